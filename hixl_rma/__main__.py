@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command ``hixl-rma``, also ``python -m hixl_rma``."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from hixl_rma import info
+
+__all__ = ["main"]
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="hixl-rma", description="One-sided communication for Python: tools."
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    command = commands.add_parser(
+        "info",
+        help="what works on this machine, what does not, why, and what mends it",
+        description="Tell what works on this machine, what does not, why, and what mends it. "
+        "Exit status 1 means that no window can be made (with --env: that a variable is wrong).",
+    )
+    command.add_argument(
+        "--env", action="store_true", help="list the variables of the environment instead"
+    )
+    command.add_argument("--json", action="store_true", help="print JSON, for programs")
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command.
+
+    Parameters
+    ----------
+    arguments : sequence of str or None, default None
+        The arguments; None takes those of the process.
+
+    Returns
+    -------
+    int
+        The exit status: 0, 1 when something is wrong, 2 when the arguments are.
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        if options.env:
+            status = info.print_environment(as_json=options.json)
+        else:
+            status = info.print_info(as_json=options.json)
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

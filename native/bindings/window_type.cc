@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The type itself: how it is made, taken down and asked for facts, and what all methods share.
+#include <pybind11/pybind11.h>
+
+#include <new>
+#include <string>
+
+#include "bindings/window_object.h"
+
+namespace py = pybind11;
+
+namespace hixl_rma {
+namespace {
+
+constexpr long kMaxNotifications = 65'536;
+
+bool interrupted() {
+  const PyGILState_STATE state = PyGILState_Ensure();
+  const bool raised = PyErr_CheckSignals() != 0;
+  PyGILState_Release(state);
+  return raised;
+}
+
+Bytes to_bytes(const py::bytes& object) {
+  const std::string_view view = object;
+  const auto* first = reinterpret_cast<const std::byte*>(view.data());
+  return {first, first + view.size()};
+}
+
+// Runs a pybind11 body inside a plain method.
+template <class Body>
+PyObject* guarded(Body&& body) {
+  try {
+    return body();
+  } catch (py::error_already_set& error) {
+    error.restore();
+  } catch (const std::bad_alloc&) {
+    raise_error(StatusCode::kResourceExhausted, "out of memory", "create");
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+  return nullptr;
+}
+
+// The caller's memory of a created window.
+bool take_memory(WindowObject* self, PyObject* memory, WindowOptions* options) {
+  auto argument = std::make_unique<ArrayArgument>();
+  if (!argument->acquire(memory, true, "buffer", "create")) return false;
+  if (!argument->contiguous()) {
+    raise_error(StatusCode::kInvalidArgument, "buffer must be C-contiguous", "create");
+    return false;
+  }
+  options->memory = argument->data();
+  options->nbytes = argument->nbytes();
+  self->memory = std::move(argument);
+  return true;
+}
+
+const Signature kPrepare("_prepare", 8, 8,
+                         {"engine", "rank", "size", "notifications", "disp_unit", "memory",
+                          "notification_cap", "times"});
+
+// memory: a byte count to allocate, or the caller's buffer. times: (spin seconds, default time-out).
+PyObject* prepare_method(PyObject* self, PyObject* const* args, Py_ssize_t count,
+                         PyObject* names) {
+  Values values;
+  if (!kPrepare.parse(args, count, names, values)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    WindowObject* object = as_window(self);
+    WindowOptions options;
+    options.rank = py::cast<int>(py::handle(values[1]));
+    options.size = py::cast<int>(py::handle(values[2]));
+    const auto notifications = py::cast<long>(py::handle(values[3]));
+    options.notifications = static_cast<std::size_t>(notifications);
+    options.disp_unit = py::cast<std::uint64_t>(py::handle(values[4]));
+    options.notification_cap = py::cast<std::size_t>(py::handle(values[6]));
+    const auto times = py::cast<std::pair<double, double>>(py::handle(values[7]));
+    options.wait.spin = Nanoseconds(static_cast<long long>(times.first * 1e9));
+    options.wait.interrupted = interrupted;
+    object->default_timeout = times.second;
+    if (notifications < 1 || notifications > kMaxNotifications) {
+      return raise_error(StatusCode::kInvalidArgument, "notifications must be in 1 to 65536",
+                         "create");
+    }
+    if (PyLong_CheckExact(values[5])) {
+      options.nbytes = py::cast<std::size_t>(py::handle(values[5]));
+    } else if (!take_memory(object, values[5], &options)) {
+      return nullptr;
+    }
+    auto window =
+        Window::prepare(py::cast<std::shared_ptr<Engine>>(py::handle(values[0])), options);
+    if (!window.ok()) return raise_status(window.status(), "create");
+    object->window = window.take();
+    const Bytes& description = object->window->description();
+    return PyBytes_FromStringAndSize(reinterpret_cast<const char*>(description.data()),
+                                     static_cast<Py_ssize_t>(description.size()));
+  });
+}
+
+const Signature kConnect("_connect", 2, 2, {"descriptions", "timeout"});
+
+PyObject* connect_method(PyObject* self, PyObject* const* args, Py_ssize_t count,
+                         PyObject* names) {
+  Values values;
+  if (!kConnect.parse(args, count, names, values)) return nullptr;
+  return guarded([&]() -> PyObject* {
+    Window& window = *as_window(self)->window;
+    std::vector<Bytes> descriptions;
+    for (const py::handle item : py::reinterpret_borrow<py::sequence>(values[0])) {
+      descriptions.push_back(to_bytes(py::reinterpret_borrow<py::bytes>(item)));
+    }
+    const Deadline deadline = Deadline::after_seconds(py::cast<double>(py::handle(values[1])));
+    Status status;
+    {
+      const WithoutGil without(window);
+      status = window.connect(descriptions, deadline);
+    }
+    return answer(status, "create");
+  });
+}
+
+const Signature kSettle("_settle", 0, 0, {});
+
+PyObject* settle_method(PyObject* self, PyObject* const* args, Py_ssize_t count,
+                        PyObject* names) {
+  Values values;
+  if (!kSettle.parse(args, count, names, values)) return nullptr;
+  Window& window = *as_window(self)->window;
+  Status status;
+  {
+    const WithoutGil without(window);  // joins the thread that handed the memory over
+    status = window.settle();
+  }
+  return answer(status, "create");
+}
+
+const Signature kFree("free", 0, 1, {"timeout"});
+
+PyObject* free_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+  Values values;
+  if (!kFree.parse(args, count, names, values)) return nullptr;
+  double seconds = -1;
+  WindowObject* object = as_window(self);
+  if (!parse_timeout(values[0], object->default_timeout, "free", &seconds)) return nullptr;
+  if (object->window == nullptr || object->window->closed()) Py_RETURN_NONE;
+  PyThreadState* state = PyEval_SaveThread();
+  Status status = object->window->free(Deadline::after_seconds(seconds));
+  PyEval_RestoreThread(state);
+  if (status.ok()) object->memory.reset();
+  return answer(status, "free");
+}
+
+const Signature kAbort("_abort", 0, 0, {});
+
+PyObject* abort_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+  Values values;
+  if (!kAbort.parse(args, count, names, values)) return nullptr;
+  WindowObject* object = as_window(self);
+  if (object->window == nullptr) Py_RETURN_NONE;
+  PyThreadState* state = PyEval_SaveThread();
+  object->window->abort();
+  PyEval_RestoreThread(state);
+  object->memory.reset();
+  Py_RETURN_NONE;
+}
+
+const Signature kMapped("_mapped", 1, 1, {"rank"});
+
+// (address, bytes, capsule that keeps the mapping) of a rank's memory, or None.
+PyObject* mapped_method(PyObject* self, PyObject* const* args, Py_ssize_t count,
+                        PyObject* names) {
+  Values values;
+  if (!kMapped.parse(args, count, names, values)) return nullptr;
+  Window* window = open_window(self, "remote");
+  int rank = 0;
+  if (window == nullptr || !parse_rank(values[0], "rank", window->size(), "remote", &rank)) {
+    return nullptr;
+  }
+  return guarded([&]() -> PyObject* {
+    auto keep = std::make_unique<std::shared_ptr<const void>>();
+    std::byte* address = window->mapped(rank, keep.get());
+    if (address == nullptr) Py_RETURN_NONE;
+    py::capsule capsule(keep.release(), [](void* kept) {
+      delete static_cast<std::shared_ptr<const void>*>(kept);  // NOLINT: owned by the capsule
+    });
+    return py::make_tuple(reinterpret_cast<std::uintptr_t>(address), window->bytes_of(rank),
+                          std::move(capsule))
+        .release()
+        .ptr();
+  });
+}
+
+const Signature kFacts("_facts", 1, 1, {"what"});
+
+PyObject* facts_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+  Values values;
+  if (!kFacts.parse(args, count, names, values)) return nullptr;
+  WindowObject* object = as_window(self);
+  return guarded([&]() -> PyObject* {
+    if (object->window == nullptr) Py_RETURN_NONE;
+    Window& window = *object->window;
+    const auto what = py::cast<std::string>(py::handle(values[0]));
+    if (what == "closed") return py::bool_(window.closed()).release().ptr();
+    if (what == "failed_ranks") return py::cast(window.failed_ranks()).release().ptr();
+    py::list list;
+    for (int rank = 0; rank < window.size(); ++rank) {
+      if (what == "transports") list.append(window.transport_of(rank));
+      if (what == "stats") {
+        const PeerStats stats = window.stats(rank);
+        list.append(py::make_tuple(stats.puts, stats.gets, stats.accumulates, stats.notifications,
+                                   stats.bytes_put, stats.bytes_get, stats.bytes_accumulated));
+      }
+    }
+    return list.release().ptr();
+  });
+}
+
+PyObject* new_window(PyTypeObject* type, PyObject*, PyObject*) {
+  PyObject* self = type->tp_alloc(type, 0);
+  if (self == nullptr) return nullptr;
+  WindowObject* object = as_window(self);
+  new (&object->window) std::shared_ptr<Window>();
+  new (&object->memory) std::unique_ptr<ArrayArgument>();
+  object->default_timeout = -1;
+  return self;
+}
+
+void delete_window(PyObject* self) {
+  WindowObject* object = as_window(self);
+  PyTypeObject* type = Py_TYPE(self);
+  PyThreadState* state = PyEval_SaveThread();
+  object->window.reset();  // an open one is aborted: that may join a thread
+  PyEval_RestoreThread(state);
+  object->window.~shared_ptr();
+  object->memory.~unique_ptr();
+  type->tp_free(self);
+  Py_DECREF(type);
+}
+
+PyMethodDef kFactMethods[] = {
+    method<prepare_method>("_prepare"), method<connect_method>("_connect"),
+    method<settle_method>("_settle"),   method<free_method>("free"),
+    method<abort_method>("_abort"),     method<mapped_method>("_mapped"),
+    method<facts_method>("_facts"),     {nullptr, nullptr, 0, nullptr},
+};
+
+}  // namespace
+
+Window* open_window(PyObject* self, const char* operation) {
+  Window* window = as_window(self)->window.get();
+  if (window == nullptr) {
+    raise_error(StatusCode::kClosed, "the window is not open", operation);
+    return nullptr;
+  }
+  if (Status status = window->usable(); !status.ok()) {
+    raise_status(status, operation);
+    return nullptr;
+  }
+  return window;
+}
+
+PyObject* answer(const Status& status, const char* operation,
+                 std::shared_ptr<RequestState> request) {
+  if (!status.ok()) return raise_status(status, operation);
+  if (request != nullptr) return wrap_request(std::move(request));
+  Py_RETURN_NONE;
+}
+
+bool TargetArgument::parse(PyObject* self, const Window& window, PyObject* rank_object,
+                           PyObject* displacement, const char* operation) {
+  if (!parse_rank(rank_object, "target_rank", window.size(), operation, &rank)) return false;
+  if (displacement == nullptr) return true;
+  if (PyTuple_Check(displacement) || PySlice_Check(displacement) || displacement == Py_Ellipsis) {
+    return select(self, displacement);
+  }
+  Integer number;
+  if (!parse_integer(displacement, "target_disp", operation, &number)) return false;
+  huge = number.negative || !number.fits;
+  if (huge) text = text_of(displacement);
+  place.displacement = number.magnitude;
+  return true;
+}
+
+bool TargetArgument::select(PyObject* self, PyObject* index) {
+  PyObject* selection = PyObject_CallMethod(self, "_select", "iO", rank, index);
+  if (selection == nullptr) return false;
+  PyObject* done = guarded([&]() -> PyObject* {
+    const auto parts = py::reinterpret_borrow<py::tuple>(selection);
+    const auto shape = py::cast<std::vector<std::ptrdiff_t>>(parts[2]);
+    const auto strides = py::cast<std::vector<std::ptrdiff_t>>(parts[3]);
+    layout = StridedRuns(py::cast<std::size_t>(parts[1]), shape, strides);
+    place = {py::cast<std::uint64_t>(parts[0]), &layout};
+    Py_RETURN_NONE;
+  });
+  Py_DECREF(selection);
+  Py_XDECREF(done);
+  return done != nullptr;
+}
+
+PyObject* make_window_type() {
+  static std::vector<PyMethodDef> methods;
+  for (PyMethodDef* table :
+       {kOperationMethods, kAccumulateMethods, kNotifyMethods, kSyncMethods, kFactMethods}) {
+    for (; table->ml_name != nullptr; ++table) methods.push_back(*table);
+  }
+  methods.push_back({nullptr, nullptr, 0, nullptr});
+  static PyType_Slot slots[] = {
+      {Py_tp_new, reinterpret_cast<void*>(new_window)},
+      {Py_tp_dealloc, reinterpret_cast<void*>(delete_window)},
+      {Py_tp_methods, methods.data()},
+      {0, nullptr},
+  };
+  static PyType_Spec spec = {"hixl_rma._core.Window", sizeof(WindowObject), 0,
+                             Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE, slots};
+  return PyType_FromSpec(&spec);
+}
+
+}  // namespace hixl_rma

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "hixl_rma/completion.h"
+#include "hixl_rma/memory.h"
+#include "hixl_rma/status.h"
+#include "hixl_rma/transport.h"
+
+namespace hixl_rma {
+
+class Deadline;
+
+/// One bit for each entry of the registry, lowest = preferred: the same in every process.
+using TransportMask = std::uint32_t;
+
+struct EngineOptions {
+  /// Names of the transports data may take; empty allows all.
+  std::vector<std::string> data_transports;
+  /// What there is to choose from; tests put a fake in.
+  std::span<const TransportEntry> registry = transport_registry();
+};
+
+/// What the probe of one transport said.
+struct TransportReport {
+  std::string name;
+  bool viable = false;
+  std::string reason;
+};
+
+/// Another process, with an endpoint on every transport that reaches it.
+struct Peer {
+  std::vector<std::unique_ptr<Endpoint>> endpoints;  ///< by transport index; null = not reachable
+  std::vector<std::string> reasons;                  ///< why not
+  [[nodiscard]] TransportMask reachable() const;
+};
+
+/// A range of this process registered with every transport that takes it.
+class LocalRegion {
+ public:
+  /// What a peer's import_region takes.
+  [[nodiscard]] Bytes packed_keys() const;
+  void stop_offering();
+  void bind(const RegionSync& sync);
+
+ private:
+  friend class Engine;
+  std::vector<std::unique_ptr<MemoryRegion>> regions_;  ///< by transport index
+  std::vector<std::string> names_;
+};
+
+/// A peer's region, imported on each transport that could.
+struct ImportedRegion {
+  std::vector<std::unique_ptr<RemoteRegion>> regions;  ///< by transport index; null = not imported
+};
+
+/// Owns the transports of this process and everything about choosing among them.
+/// Thread: connect, register and import may be called from any thread, one at a time.
+class Engine {
+ public:
+  /// Probes the registry. Errors: InvalidArgument for an unknown name in data_transports.
+  static Result<std::shared_ptr<Engine>> create(const EngineOptions& options);
+
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+  ~Engine();
+
+  /// What every peer needs to connect.
+  [[nodiscard]] Bytes address() const;
+  /// Connects to every transport of the peer that both sides have. Errors: ProtocolMismatch.
+  Result<std::shared_ptr<Peer>> connect(ByteSpan address);
+  /// Errors: Unavailable when no transport in the mask takes the memory, else the first hard error.
+  Result<std::unique_ptr<LocalRegion>> register_memory(const MemoryView& view, Access access,
+                                                       TransportMask mask);
+  /// Imports on every transport in the mask that the peer is connected by and has a key for.
+  Result<ImportedRegion> import_region(const Peer& peer, ByteSpan keys, TransportMask mask,
+                                       const Deadline& deadline);
+
+  /// Transports data may take, by the options; `self` is always among them.
+  [[nodiscard]] TransportMask data_mask() const { return data_mask_; }
+  /// Transports that can carry control memory: the allowed ones first, see control_choice.
+  [[nodiscard]] TransportMask control_mask() const { return control_mask_; }
+  /// The transport that control memory takes among `usable`: an allowed one where there is one,
+  /// else any (cma carries data only). -1 when there is none.
+  [[nodiscard]] int control_choice(TransportMask usable) const;
+  /// The transport that data takes among `usable`; -1 when there is none.
+  [[nodiscard]] int data_choice(TransportMask usable) const;
+
+  [[nodiscard]] std::string_view transport_name(int index) const;
+  [[nodiscard]] Capabilities capabilities(int index) const;
+  [[nodiscard]] const std::vector<TransportReport>& reports() const { return reports_; }
+
+  std::size_t progress();
+  [[nodiscard]] bool needs_progress() const;
+
+  /// Posts until the answer is not Again, then waits for it. The one retry loop there is.
+  template <class PostOperation>
+  Status run(PostOperation&& post) {
+    Completion completion;
+    for (;;) {
+      completion.add();
+      const PostResult posted = post(&completion);
+      if (posted.state == Post::kPending) {
+        while (!completion.done()) idle();
+        return completion.status();
+      }
+      completion.complete({});
+      if (posted.state == Post::kDone) return {};
+      if (posted.state == Post::kFailed) return posted.status;
+      idle();
+    }
+  }
+
+  /// One round of progress; gives the core away when nothing moved.
+  void idle();
+
+ private:
+  Engine() = default;
+
+  std::vector<std::unique_ptr<Transport>> transports_;  ///< as in the registry; null = not viable
+  std::vector<TransportReport> reports_;                ///< all of the registry
+  TransportMask data_mask_ = 0;
+  TransportMask control_mask_ = 0;
+};
+
+}  // namespace hixl_rma

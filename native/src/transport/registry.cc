@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <array>
+
+#include "hixl_rma/transport.h"
+#include "transport/cma/factory.h"
+#include "transport/self/factory.h"
+#include "transport/shm/factory.h"
+
+namespace hixl_rma {
+
+std::span<const TransportEntry> transport_registry() {
+  static constexpr std::array<TransportEntry, 3> kRegistry = {{
+      {"self", probe_self},
+      {"shm", probe_shm},
+      {"cma", probe_cma},
+  }};
+  return kRegistry;
+}
+
+}  // namespace hixl_rma

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Shared memory. A region lies in a SharedSegment; its key says which socket hands the segment over
+// and the token to ask with. An imported region is a mapping of our own, so that nothing a peer
+// does later (free, exit, kill) takes the memory away under a load.
+#include <algorithm>
+#include <memory>
+
+#include "base/wire.h"
+#include "memory/host/shared_segment.h"
+#include "transport/common/mapped_endpoint.h"
+#include "transport/common/process_facts.h"
+#include "transport/shm/factory.h"
+#include "transport/shm/segment_server.h"
+
+namespace hixl_rma {
+namespace {
+
+constexpr std::uint32_t kWireVersion = 1;
+
+class ShmRegion final : public MemoryRegion {
+ public:
+  ShmRegion(std::shared_ptr<SegmentServer> server, const Token& token, const MemoryView& view)
+      : server_(std::move(server)), token_(token), socket_name_(server_->socket_name()) {
+    offset_ = static_cast<std::uint64_t>(view.addr - view.segment->data());
+    nbytes_ = view.nbytes;
+  }
+  ~ShmRegion() override { stop_offering(); }
+  ShmRegion(const ShmRegion&) = delete;
+  ShmRegion& operator=(const ShmRegion&) = delete;
+
+  [[nodiscard]] Bytes packed_key() const override {
+    return WireWriter().text(socket_name_).bytes(token_).number(offset_).number(nbytes_).take();
+  }
+
+  void stop_offering() override {
+    if (server_) server_->withdraw(token_);
+    server_.reset();
+  }
+
+ private:
+  std::shared_ptr<SegmentServer> server_;
+  Token token_;
+  std::string socket_name_;
+  std::uint64_t offset_ = 0;
+  std::uint64_t nbytes_ = 0;
+};
+
+class ShmTransport final : public Transport {
+ public:
+  [[nodiscard]] std::string_view name() const override { return "shm"; }
+  [[nodiscard]] Capabilities capabilities() const override { return kMappedCapabilities; }
+
+  // Abstract sockets belong to a network namespace, and the kernel to its boot.
+  [[nodiscard]] Bytes address() const override {
+    return WireWriter()
+        .number(kWireVersion)
+        .text(facts_.boot_id)
+        .number(facts_.net_namespace)
+        .number(facts_.uid)
+        .take();
+  }
+
+  [[nodiscard]] Status can_reach(ByteSpan peer_address) const override {
+    WireReader reader(peer_address);
+    const auto version = reader.number<std::uint32_t>();
+    const std::string boot_id = reader.text();
+    const auto net_namespace = reader.number<std::uint64_t>();
+    const auto uid = reader.number<std::uint64_t>();
+    if (!reader.finished() || version != kWireVersion) {
+      return Status::error(StatusCode::kUnavailable, "the peer speaks another version of shm");
+    }
+    if (boot_id != facts_.boot_id) {
+      return Status::error(StatusCode::kUnavailable, "the peer runs on another host");
+    }
+    if (net_namespace != facts_.net_namespace) {
+      return Status::error(StatusCode::kUnavailable, "the peer lives in another network namespace");
+    }
+    if (uid != facts_.uid) {
+      return Status::error(StatusCode::kUnavailable, "the peer belongs to another user");
+    }
+    return {};
+  }
+
+  Result<std::unique_ptr<Endpoint>> connect(ByteSpan) override {
+    return std::unique_ptr<Endpoint>(std::make_unique<MappedEndpoint>());
+  }
+
+  Result<std::unique_ptr<MemoryRegion>> register_memory(const MemoryView& view, Access) override {
+    if (view.segment == nullptr) {
+      return Status::error(StatusCode::kUnsupported, "the memory does not lie in a shared segment");
+    }
+    auto token = server_->offer(view.segment->fd());
+    if (!token.ok()) return token.status();
+    return std::unique_ptr<MemoryRegion>(std::make_unique<ShmRegion>(server_, token.value(), view));
+  }
+
+  Result<std::unique_ptr<RemoteRegion>> import_region(ByteSpan key,
+                                                      const Deadline& deadline) override {
+    WireReader reader(key);
+    const std::string socket_name = reader.text();
+    const ByteSpan token_bytes = reader.bytes();
+    const auto offset = reader.number<std::uint64_t>();
+    const auto nbytes = reader.number<std::uint64_t>();
+    Token token{};
+    if (!reader.finished() || token_bytes.size() != token.size()) {
+      return Status::error(StatusCode::kProtocolMismatch, "bad region key");
+    }
+    std::ranges::copy(token_bytes, token.begin());
+    auto descriptor = request_segment(socket_name, token, deadline);
+    if (!descriptor.ok()) return descriptor.status();
+    auto segment = SharedSegment::map(descriptor.value().get(), offset, round_to_pages(nbytes));
+    if (!segment.ok()) return segment.status();
+    std::byte* base = segment.value()->data();
+    return std::unique_ptr<RemoteRegion>(
+        std::make_unique<MappedRegion>(base, nbytes, segment.take()));
+  }
+
+ private:
+  ProcessFacts facts_ = process_facts();
+  std::shared_ptr<SegmentServer> server_ = std::make_shared<SegmentServer>();
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Transport>> probe_shm() {
+  // The real thing on ourselves: make a segment, offer it, ask for it, map it.
+  auto segment = SharedSegment::create(1, {});
+  if (!segment.ok()) {
+    return Status::error(StatusCode::kUnavailable, std::string(segment.status().text()));
+  }
+  SegmentServer server;
+  auto token = server.offer(segment.value()->fd());
+  if (!token.ok()) {
+    return Status::error(StatusCode::kUnavailable, std::string(token.status().text()));
+  }
+  auto descriptor = request_segment(server.socket_name(), token.value(),
+                                    Deadline::after(std::chrono::seconds(5)));
+  if (!descriptor.ok()) {
+    return Status::error(StatusCode::kUnavailable, std::string(descriptor.status().text()));
+  }
+  return std::unique_ptr<Transport>(std::make_unique<ShmTransport>());
+}
+
+}  // namespace hixl_rma

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "window/notify_watcher.h"
+
+#include <pthread.h>
+#include <sys/eventfd.h>
+
+#include <cerrno>
+#include <system_error>
+
+#include "window/waiting.h"
+
+namespace hixl_rma {
+
+Result<std::unique_ptr<NotifyWatcher>> NotifyWatcher::start(Doorbell& doorbell,
+                                                            const NotifyBoard& board) {
+  Descriptor event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!event.valid()) {
+    return Status::from_errno(StatusCode::kResourceExhausted, "eventfd failed", errno);
+  }
+  std::unique_ptr<NotifyWatcher> watcher(new NotifyWatcher(doorbell, board, std::move(event)));
+  try {
+    watcher->thread_ = std::thread([self = watcher.get()] {
+      pthread_setname_np(pthread_self(), "hixl-watcher");
+      self->watch();
+    });
+  } catch (const std::system_error& error) {
+    return Status::error(StatusCode::kResourceExhausted,
+                         std::string("starting a thread failed: ") + error.what());
+  }
+  return watcher;
+}
+
+NotifyWatcher::~NotifyWatcher() {
+  if (!thread_.joinable()) return;
+  stop_.store(true, std::memory_order_relaxed);
+  wake_all(doorbell_);
+  thread_.join();
+}
+
+void NotifyWatcher::watch() {
+  std::uint64_t told = 0;
+  while (!stop_.load(std::memory_order_relaxed)) {
+    Sleeper sleeper(doorbell_);
+    const std::uint64_t arrivals = board_.arrivals();
+    if (arrivals != told) {
+      told = arrivals;
+      eventfd_write(event_.get(), 1);
+    }
+    if (!stop_.load(std::memory_order_relaxed)) sleeper.sleep(kLongestSleep);
+  }
+}
+
+void NotifyWatcher::drain() {
+  eventfd_t count = 0;
+  eventfd_read(event_.get(), &count);
+}
+
+}  // namespace hixl_rma

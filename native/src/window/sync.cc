@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Epochs that more than one rank takes part in. Each protocol stores absolute counts into words
+// that have one writer each, in the memory of the rank that waits for them; a call that timed out
+// goes on where it stopped when it is made again.
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "window/busy_scope.h"
+#include "window/window.h"
+
+namespace hixl_rma {
+namespace {
+
+constexpr unsigned kNoSucceed = 8;
+constexpr unsigned kAllAssertions = 31;
+
+}  // namespace
+
+Status Window::waited(WaitEnd end, const char* call) const {
+  if (end == WaitEnd::kReady) return {};
+  if (end == WaitEnd::kTimedOut) {
+    return Status::error(StatusCode::kTimeout, std::string(call) + " timed out");
+  }
+  return Status::error(StatusCode::kCanceled, std::string(call) + " was interrupted by a signal");
+}
+
+Status Window::first_lost(std::span<const int> group, const char* call) {
+  refresh_lost();
+  for (const int rank : group) {
+    if (!link(rank).lost.load(std::memory_order_relaxed)) continue;
+    return Status::error(StatusCode::kPeerLost, std::string(call) + ": rank " +
+                                                    std::to_string(rank) +
+                                                    " left without freeing the window")
+        .with_peer(rank);
+  }
+  return {};
+}
+
+Status Window::first_lost(const char* call) {
+  refresh_lost();
+  if (lost_seen_.load(std::memory_order_relaxed) == 0) return {};
+  for (int rank = 0; rank < options_.size; ++rank) {
+    if (Status status = first_lost(std::span(&rank, 1), call); !status.ok()) return status;
+  }
+  return {};
+}
+
+Status Window::complete_outstanding(const Deadline& deadline) {
+  for (int rank = 0; rank < options_.size; ++rank) {
+    if (link(rank).inline_data) continue;
+    if (Status status = wait_outstanding(rank, deadline); !status.ok()) return status;
+    Link& to = link(rank);
+    if (Status status = engine_->run(
+            [&](Completion* done) { return to.data->flush(FlushScope::kRemote, done); });
+        !status.ok()) {
+      return post_error(rank, status);
+    }
+  }
+  return {};
+}
+
+// Dissemination: in round r a rank signals the one 2^r places on and waits for the one 2^r places
+// back; after log2(size) rounds everybody has heard of everybody.
+Status Window::advance_barrier(const Deadline& deadline) {
+  const auto size = static_cast<std::size_t>(options_.size);
+  const auto me = static_cast<std::size_t>(options_.rank);
+  if (!barrier_.running) barrier_ = {barrier_.epoch + 1, 0, false, true};
+  for (; (std::size_t{1} << barrier_.round) < size; ++barrier_.round, barrier_.signalled = false) {
+    const std::size_t distance = std::size_t{1} << barrier_.round;
+    if (!barrier_.signalled) {
+      const std::uint64_t offset =
+          offsetof(ControlHeader, barrier) + barrier_.round * sizeof(BarrierWord);
+      if (Status status = control_links_[(me + distance) % size].store(offset, barrier_.epoch);
+          !status.ok()) {
+        return status;
+      }
+      barrier_.signalled = true;
+    }
+    const Word& heard = control_.header().barrier[barrier_.round].epoch;
+    const WaitEnd end = wait_on(control_.header().doorbell, *engine_, options_.wait, deadline, [&] {
+      return heard.load(std::memory_order_acquire) >= barrier_.epoch ||
+             control_.header().lost_count.load(std::memory_order_relaxed) != 0;
+    });
+    if (heard.load(std::memory_order_acquire) >= barrier_.epoch) continue;
+    if (Status status = first_lost("fence"); !status.ok()) return status;
+    return waited(end, "fence");
+  }
+  barrier_.running = false;
+  return {};
+}
+
+Status Window::fence(unsigned assertion, const Deadline& deadline) {
+  if (Status status = usable(); !status.ok()) return status;
+  if ((assertion & ~kAllAssertions) != 0) {
+    return Status::error(StatusCode::kInvalidArgument,
+                         "assertion " + std::to_string(assertion) + " has unknown bits");
+  }
+  const BusyScope busy(sync_busy_);
+  if (Status status = busy.status("fence"); !status.ok()) return status;
+  {
+    std::lock_guard lock(sync_mutex_);
+    if (Status status = epochs_.begin_fence(); !status.ok()) return status;
+  }
+  Status status = complete_outstanding(deadline);
+  if (status.ok()) std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (status.ok()) status = advance_barrier(deadline);
+  std::lock_guard lock(sync_mutex_);
+  if (status.ok()) {
+    epochs_.end_fence((assertion & kNoSucceed) == 0);
+  } else if (status.code() == StatusCode::kTimeout || status.code() == StatusCode::kCanceled) {
+    epochs_.set_pending(PendingCall::kFence);
+  }
+  return status;
+}
+
+Status Window::check_group(const std::vector<int>& group, const char* call) const {
+  std::vector<bool> named(static_cast<std::size_t>(options_.size));
+  for (const int rank : group) {
+    if (rank < 0 || rank >= options_.size) {
+      return Status::error(StatusCode::kOutOfRange, std::string(call) + ": rank " +
+                                                        std::to_string(rank) + " is not in 0 to " +
+                                                        std::to_string(options_.size - 1));
+    }
+    if (named[static_cast<std::size_t>(rank)]) {
+      return Status::error(
+          StatusCode::kInvalidArgument,
+          std::string(call) + ": rank " + std::to_string(rank) + " is named twice");
+    }
+    named[static_cast<std::size_t>(rank)] = true;
+  }
+  return {};
+}
+
+// Until `arrived` holds for every rank of the group, or one of them is lost.
+template <class Arrived>
+Status Window::wait_for_all(std::span<const int> group, const Arrived& arrived, const char* call,
+                            const Deadline& deadline) {
+  while (!std::ranges::all_of(group, arrived)) {
+    const WaitEnd end = wait_on(control_.header().doorbell, *engine_, options_.wait, deadline, [&] {
+      return std::ranges::all_of(group, arrived) || news_of_loss();
+    });
+    if (std::ranges::all_of(group, arrived)) break;
+    if (Status status = first_lost(group, call); !status.ok()) return status;
+    if (Status status = waited(end, call); !status.ok()) return status;
+  }
+  return {};
+}
+
+Status Window::start(const std::vector<int>& group, const Deadline& deadline) {
+  if (Status status = usable(); !status.ok()) return status;
+  if (Status status = check_group(group, "start"); !status.ok()) return status;
+  const BusyScope busy(sync_busy_);
+  if (Status status = busy.status("start"); !status.ok()) return status;
+  {
+    std::lock_guard lock(sync_mutex_);
+    if (Status status = epochs_.begin_start(); !status.ok()) return status;
+  }
+  const auto posted = [&](int target) {
+    const auto t = static_cast<std::size_t>(target);
+    return control_.peer(t).posts.load(std::memory_order_acquire) > posts_taken_[t];
+  };
+  Status status = wait_for_all(group, posted, "start", deadline);
+  std::lock_guard lock(sync_mutex_);
+  if (status.ok()) {
+    for (const int target : group) ++posts_taken_[static_cast<std::size_t>(target)];
+    epochs_.started(group);
+  } else if (status.code() != StatusCode::kPeerLost) {
+    epochs_.set_pending(PendingCall::kStart);
+  }
+  return status;
+}
+
+Status Window::complete(const Deadline& deadline) {
+  if (Status status = usable(); !status.ok()) return status;
+  const BusyScope busy(sync_busy_);
+  if (Status status = busy.status("complete"); !status.ok()) return status;
+  {
+    std::lock_guard lock(sync_mutex_);
+    if (Status status = epochs_.begin_complete(); !status.ok()) return status;
+  }
+  Status status = complete_outstanding(deadline);
+  if (!status.ok()) {
+    std::lock_guard lock(sync_mutex_);
+    if (status.code() == StatusCode::kTimeout || status.code() == StatusCode::kCanceled) {
+      epochs_.set_pending(PendingCall::kComplete);
+    }
+    return status;
+  }
+  const std::uint64_t offset =
+      layout_.peer(static_cast<std::size_t>(options_.rank)) + offsetof(PeerWords, completes);
+  Status first_error;
+  for (const int target : epochs_.start_group()) {
+    const auto t = static_cast<std::size_t>(target);
+    Status stored = control_links_[t].store(offset, ++completes_made_[t]);
+    if (!stored.ok() && first_error.ok()) first_error = post_error(target, stored);
+  }
+  std::lock_guard lock(sync_mutex_);
+  epochs_.completed();
+  return first_error;
+}
+
+Status Window::post(const std::vector<int>& group) {
+  if (Status status = usable(); !status.ok()) return status;
+  if (Status status = check_group(group, "post"); !status.ok()) return status;
+  if (Status status = first_lost(group, "post"); !status.ok()) return status;
+  std::lock_guard lock(sync_mutex_);
+  if (Status status = epochs_.begin_post(); !status.ok()) return status;
+  epochs_.posted(group);
+  const std::uint64_t offset =
+      layout_.peer(static_cast<std::size_t>(options_.rank)) + offsetof(PeerWords, posts);
+  for (const int origin : group) {
+    const auto o = static_cast<std::size_t>(origin);
+    if (Status status = control_links_[o].store(offset, ++posts_made_[o]); !status.ok()) {
+      return post_error(origin, status);
+    }
+  }
+  return {};
+}
+
+Status Window::wait_exposure(const Deadline& deadline) {
+  if (Status status = usable(); !status.ok()) return status;
+  const BusyScope busy(sync_busy_);
+  if (Status status = busy.status("wait"); !status.ok()) return status;
+  {
+    std::lock_guard lock(sync_mutex_);
+    if (Status status = epochs_.begin_wait(); !status.ok()) return status;
+  }
+  const std::vector<int>& group = epochs_.post_group();
+  const auto completed = [&](int origin) {
+    const auto o = static_cast<std::size_t>(origin);
+    return control_.peer(o).completes.load(std::memory_order_acquire) > completes_taken_[o];
+  };
+  Status status = wait_for_all(group, completed, "wait", deadline);
+  std::lock_guard lock(sync_mutex_);
+  if (status.ok()) {
+    for (const int origin : group) ++completes_taken_[static_cast<std::size_t>(origin)];
+    epochs_.waited();
+  } else if (status.code() != StatusCode::kPeerLost) {
+    epochs_.set_pending(PendingCall::kWait);
+  }
+  return status;
+}
+
+Status Window::test_exposure(bool* over) {
+  *over = false;
+  Status status = wait_exposure(Deadline::after(Nanoseconds(0)));
+  if (status.ok()) {
+    *over = true;
+    return {};
+  }
+  if (status.code() != StatusCode::kTimeout) return status;
+  std::lock_guard lock(sync_mutex_);
+  epochs_.set_pending(PendingCall::kNone);  // a test that says "not yet" leaves nothing pending
+  return {};
+}
+
+Status Window::lock_one(int target, bool exclusive, const Deadline& deadline) {
+  const auto wait = [&](const std::function<bool()>& granted) -> Status {
+    for (;;) {
+      const WaitEnd end = wait_on(
+          control_.header().doorbell, *engine_, options_.wait, deadline,
+          [&] { return granted() || closing_.load(std::memory_order_relaxed) || news_of_loss(); });
+      if (granted()) return {};
+      if (Status status = first_lost(std::span(&target, 1), "lock"); !status.ok()) return status;
+      if (Status status = usable(); !status.ok()) return status;
+      if (Status status = waited(end, "lock"); !status.ok()) return status.with_peer(target);
+    }
+  };
+  return lock_->acquire(static_cast<std::size_t>(target), exclusive, wait);
+}
+
+Status Window::lock(int target, bool exclusive, const Deadline& deadline) {
+  if (Status status = check_target(target); !status.ok()) return status;
+  const auto t = static_cast<std::size_t>(target);
+  {
+    std::lock_guard lock(sync_mutex_);
+    if (Status status = epochs_.begin_lock(t); !status.ok()) return status;
+  }
+  Status status = lock_one(target, exclusive, deadline);
+  std::lock_guard lock(sync_mutex_);
+  if (status.ok()) {
+    epochs_.locked(t, exclusive);
+  } else {
+    epochs_.lock_failed(t);
+  }
+  return status;
+}
+
+Status Window::unlock(int target, const Deadline& deadline) {
+  if (Status status = usable(); !status.ok()) return status;
+  if (target < 0 || target >= options_.size) return check_target(target);
+  const auto t = static_cast<std::size_t>(target);
+  bool exclusive = false;
+  {
+    std::lock_guard lock(sync_mutex_);
+    if (Status status = epochs_.begin_unlock(t, &exclusive); !status.ok()) return status;
+  }
+  refresh_lost();
+  const bool lost = link(target).lost.load();
+  if (!lost) {
+    if (Status status = flush(target, FlushScope::kRemote, deadline); !status.ok()) return status;
+  }
+  Status status = lock_->release(t, exclusive);
+  std::lock_guard lock(sync_mutex_);
+  epochs_.unlocked(t);
+  if (lost) return first_lost(std::span(&target, 1), "unlock");
+  return status.ok() ? status : post_error(target, status);
+}
+
+Status Window::lock_all(const Deadline& deadline) {
+  if (Status status = usable(); !status.ok()) return status;
+  {
+    std::lock_guard lock(sync_mutex_);
+    if (Status status = epochs_.begin_lock_all(); !status.ok()) return status;
+  }
+  Status status;
+  int taken = 0;
+  for (; taken < options_.size && status.ok(); ++taken) {
+    status = check_target(taken);
+    if (status.ok()) status = lock_one(taken, false, deadline);
+    if (!status.ok()) break;
+  }
+  if (!status.ok()) {
+    while (taken-- > 0) {
+      Status released = lock_->release(static_cast<std::size_t>(taken), false);
+      if (!released.ok()) status = released;
+    }
+  }
+  std::lock_guard lock(sync_mutex_);
+  if (status.ok()) {
+    epochs_.locked_all();
+  } else {
+    epochs_.lock_all_failed();
+  }
+  return status;
+}
+
+Status Window::unlock_all(const Deadline& deadline) {
+  if (Status status = usable(); !status.ok()) return status;
+  {
+    std::lock_guard lock(sync_mutex_);
+    if (Status status = epochs_.begin_unlock_all(); !status.ok()) return status;
+  }
+  if (Status status = flush(-1, FlushScope::kRemote, deadline); !status.ok()) return status;
+  Status first_error;
+  for (int target = 0; target < options_.size; ++target) {
+    Status released = lock_->release(static_cast<std::size_t>(target), false);
+    if (!released.ok() && first_error.ok()) first_error = post_error(target, released);
+  }
+  std::lock_guard lock(sync_mutex_);
+  epochs_.unlocked_all();
+  return first_error;
+}
+
+}  // namespace hixl_rma

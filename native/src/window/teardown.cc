@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The two ways out of a window: free, which all ranks do together, and abort, which one does alone
+// when its program failed or ends.
+#include <algorithm>
+#include <chrono>
+#include <string>
+#include <thread>
+
+#include "base/log.h"
+#include "window/busy_scope.h"
+#include "window/notify_watcher.h"  // IWYU pragma: keep (a member of Window)
+#include "window/window.h"
+
+namespace hixl_rma {
+namespace {
+
+constexpr Nanoseconds kWithdrawLimit = std::chrono::seconds(10);
+
+}  // namespace
+
+Status Window::free(const Deadline& deadline) {
+  if (closed()) return {};
+  if (Status status = usable(); !status.ok()) return status;
+  {
+    const BusyScope busy(sync_busy_);
+    if (Status status = busy.status("free"); !status.ok()) return status;
+    {
+      std::lock_guard lock(sync_mutex_);
+      if (Status status = epochs_.begin_free(); !status.ok()) return status;
+    }
+    Status status = complete_outstanding(deadline);
+    if (status.ok()) status = advance_barrier(deadline);
+    if (status.code() == StatusCode::kTimeout || status.code() == StatusCode::kCanceled) {
+      std::lock_guard lock(sync_mutex_);
+      epochs_.set_pending(PendingCall::kFree);
+      return status.code() == StatusCode::kTimeout
+                 ? Status::error(StatusCode::kTimeout, "free timed out")
+                 : status;
+    }
+    if (!status.ok()) {
+      // With a rank lost there is no barrier to pass; what is ours goes all the same.
+      log_line(LogLevel::kWarning, "window freed without " + std::string(status.text()));
+      withdraw_memory();
+      tell_lost();
+    }
+  }
+  close_down();
+  return {};
+}
+
+void Window::abort() {
+  if (closed() || fork_generation_ != fork_generation() || control_links_.empty()) return;
+  for (const std::size_t target : epochs_.locked_targets()) {
+    bool exclusive = false;
+    if (epochs_.begin_unlock(target, &exclusive).ok()) (void)lock_->release(target, exclusive);
+  }
+  if (epochs_.all_locked()) {
+    for (std::size_t target = 0; target < control_links_.size(); ++target) {
+      (void)lock_->release(target, false);
+    }
+  }
+  withdraw_memory();
+  tell_lost();
+  close_down();
+}
+
+// After this no byte of a peer lands in the memory: NOTE [never write late].
+void Window::withdraw_memory() {
+  if (options_.memory == nullptr) return;
+  control_.header().generation.fetch_add(2, std::memory_order_seq_cst);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+  const Deadline deadline = Deadline::after(kWithdrawLimit);
+  for (int rank = 0; rank < options_.size; ++rank) {
+    const Word& in_flight = control_.peer(static_cast<std::size_t>(rank)).in_flight;
+    while (in_flight.load(std::memory_order_acquire) != 0 && !link(rank).lost.load()) {
+      if (deadline.expired()) {
+        log_line(LogLevel::kWarning, "rank " + std::to_string(rank) +
+                                         " is still copying into memory that is being withdrawn");
+        break;
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+    }
+  }
+}
+
+void Window::tell_lost() {
+  const auto me = static_cast<std::size_t>(options_.rank);
+  const std::uint64_t lost = layout_.peer(me) + offsetof(PeerWords, lost);
+  for (std::size_t peer = 0; peer < control_links_.size(); ++peer) {
+    const ControlLink& to = control_links_[peer];
+    if (peer == me || to.endpoint() == nullptr) continue;
+    std::uint64_t before = 0;
+    Status status = to.store(lost, 1);
+    if (status.ok()) status = to.fetch_add(offsetof(ControlHeader, lost_count), 1, &before);
+    if (status.ok()) status = to.store(lost, 1);  // once more, for the doorbell
+    if (!status.ok()) log_line(LogLevel::kDebug, "telling a rank of our leaving failed");
+  }
+}
+
+void Window::close_down() {
+  closing_.store(true);
+  wake_all(control_.header().doorbell);
+  // Waits of other threads end by themselves now; long copies when they are through.
+  while (inside_.load() != 0) std::this_thread::sleep_for(std::chrono::microseconds(20));
+  {
+    std::lock_guard lock(sync_mutex_);
+    watcher_.reset();
+  }
+  for (int rank = 0; rank < options_.size; ++rank) {
+    Link& to = link(rank);
+    if (!to.peer) continue;
+    const Status reason = Status::error(StatusCode::kCanceled, "the window was freed");
+    for (const auto& endpoint : to.peer->endpoints) {
+      if (endpoint) endpoint->close(reason);
+    }
+    while (!to.outstanding.done()) engine_->idle();
+    to.data = nullptr;
+    to.data_region = nullptr;
+    to.data_regions.regions.clear();
+    to.control_regions.regions.clear();
+    to.peer.reset();
+  }
+  control_region_.reset();
+  data_region_.reset();
+  closed_.store(true, std::memory_order_release);
+}
+
+void Window::learn_lost(std::uint64_t count) {
+  std::lock_guard lock(lost_mutex_);
+  for (int rank = 0; rank < options_.size; ++rank) {
+    Link& to = link(rank);
+    if (to.lost.load() ||
+        control_.peer(static_cast<std::size_t>(rank)).lost.load(std::memory_order_acquire) == 0) {
+      continue;
+    }
+    to.lost.store(true);
+    lost_.push_back(rank);
+  }
+  lost_seen_.store(count, std::memory_order_relaxed);
+}
+
+std::vector<int> Window::failed_ranks() {
+  if (!closed()) refresh_lost();
+  std::lock_guard lock(lost_mutex_);
+  std::vector<int> ranks = lost_;
+  std::ranges::sort(ranks);
+  return ranks;
+}
+
+Window::~Window() {
+  if (fork_generation_ != fork_generation()) {
+    // A child of a fork: the threads are the parent's. Leak what would have to join them.
+    [[maybe_unused]] const NotifyWatcher* leaked = watcher_.release();
+    return;
+  }
+  if (!closed() && control_region_ != nullptr && control_links_[0].endpoint() != nullptr) abort();
+}
+
+}  // namespace hixl_rma

@@ -1,0 +1,343 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/deadline.h"
+#include "base/fork.h"
+#include "hixl_rma/engine.h"
+#include "memory/host/shared_segment.h"
+#include "window/control_layout.h"
+#include "window/control_link.h"
+#include "window/epochs.h"
+#include "window/notify_board.h"
+#include "window/strided.h"
+#include "window/waiting.h"
+#include "window/window_lock.h"
+
+namespace hixl_rma {
+
+class NotifyWatcher;
+
+struct WindowOptions {
+  int rank = 0;
+  int size = 1;
+  std::size_t notifications = 256;
+  std::uint64_t disp_unit = 1;
+  std::size_t nbytes = 0;
+  /// Memory of the caller's own (create), or null to have it allocated in the shared segment.
+  std::byte* memory = nullptr;
+  /// Most bytes of notification records that this rank holds.
+  std::size_t notification_cap = std::size_t{1} << 30;
+  WaitPolicy wait;
+};
+
+/// Operations this process issued to one target, and their bytes.
+struct PeerStats {
+  std::uint64_t puts = 0;
+  std::uint64_t gets = 0;
+  std::uint64_t accumulates = 0;
+  std::uint64_t notifications = 0;
+  std::uint64_t bytes_put = 0;
+  std::uint64_t bytes_get = 0;
+  std::uint64_t bytes_accumulated = 0;
+};
+
+/// Where at the target: one run as long as the origin at a displacement in the target's units, or,
+/// with a layout, a selection whose first element lies `displacement` bytes into the memory.
+struct TargetPlace {
+  std::uint64_t displacement = 0;
+  const StridedRuns* layout = nullptr;
+};
+
+/// An origin array: first element and layout.
+struct OriginArray {
+  std::byte* base = nullptr;
+  StridedRuns runs;
+};
+
+/// One element type's accumulate, as the window is asked for it.
+struct ReduceRequest {
+  DataType type = DataType::kUint8;
+  ReduceOp op = ReduceOp::kSum;
+};
+
+enum class NotifyOrder : std::uint8_t { kAll, kSelf };
+
+struct NotifySpec {
+  std::size_t id = 0;
+  std::uint64_t value = 1;
+  NotifyOrder order = NotifyOrder::kAll;
+};
+
+/// Which notifications a wait takes.
+enum class TakeMode : std::uint8_t { kAny, kSome, kAll };
+
+struct NotifyWait {
+  NotificationSet ids;
+  std::uint64_t count = 1;
+  int source = kAnySource;
+  bool consume = true;
+};
+
+/// Memory that the ranks of a group expose to each other.
+///
+/// Made in three steps around two exchanges of bytes and one of errors (the caller's bootstrap):
+/// prepare -> describe ... connect -> verdicts written ... settle -> usable.
+/// Thread: operations and waits from any thread; what opens and closes epochs is serialised here.
+/// Errors: every argument is checked before a byte moves.
+class Window {
+ public:
+  static Result<std::unique_ptr<Window>> prepare(std::shared_ptr<Engine> engine,
+                                                 const WindowOptions& options);
+  Window(const Window&) = delete;
+  Window& operator=(const Window&) = delete;
+  ~Window();
+
+  // ---- creation (creation.cc)
+  [[nodiscard]] const Bytes& description() const { return description_; }
+  /// Connects to every rank and imports its memory. `descriptions` by rank.
+  Status connect(std::span<const Bytes> descriptions, const Deadline& deadline);
+  /// Chooses the transport for each rank, once every rank is through connect.
+  Status settle();
+
+  // ---- facts
+  [[nodiscard]] int rank() const { return options_.rank; }
+  [[nodiscard]] int size() const { return options_.size; }
+  [[nodiscard]] std::size_t notifications() const { return options_.notifications; }
+  [[nodiscard]] std::byte* local_memory() const { return memory_; }
+  [[nodiscard]] std::size_t local_bytes() const { return options_.nbytes; }
+  [[nodiscard]] std::shared_ptr<SharedSegment> segment() const { return segment_; }
+  [[nodiscard]] std::uint64_t bytes_of(int target) const { return link(target).nbytes; }
+  [[nodiscard]] std::uint64_t unit_of(int target) const { return link(target).disp_unit; }
+  [[nodiscard]] std::string transport_of(int target) const;
+  /// Address of the target's memory here, or null; `keep` keeps the mapping alive.
+  [[nodiscard]] std::byte* mapped(int target, std::shared_ptr<const void>* keep) const;
+  [[nodiscard]] PeerStats stats(int target) const;
+  [[nodiscard]] std::vector<int> failed_ranks();
+
+  // ---- operations (transfer.cc); `own` collects completion for a request, null leaves it to flush
+  struct Issue {
+    Completion* own = nullptr;
+    bool pending = false;  ///< out: local memory is still in use when the call returns
+  };
+  Status put(const std::byte* origin, std::size_t nbytes, int target, std::uint64_t displacement,
+             Issue& issue);
+  Status get(std::byte* origin, std::size_t nbytes, int target, std::uint64_t displacement,
+             Issue& issue);
+  Status put_array(OriginArray origin, int target, const TargetPlace& place, Issue& issue);
+  Status get_array(OriginArray origin, int target, const TargetPlace& place, Issue& issue);
+  /// Usable, the target alive, an access epoch open to it.
+  Status access(int target);
+  /// Byte offset of `nbytes` at a displacement, checked to lie inside the target's memory.
+  Status locate(int target, std::uint64_t displacement, std::uint64_t nbytes,
+                std::uint64_t* offset) const;
+  /// Pieces at located byte offsets. Neighbours are merged.
+  Status put_pieces(std::vector<Piece> pieces, int target, Issue& issue);
+  Status get_pieces(std::vector<Piece> pieces, int target, Issue& issue);
+  /// `result.base` may be null. Origin and result have the same layout size; places as for put.
+  Status accumulate(const ReduceRequest& request, OriginArray origin, OriginArray result,
+                    int target, const TargetPlace& place, Issue& issue);
+  Status compare_and_swap(DataType type, const std::byte* desired, const std::byte* compare,
+                          std::byte* result, int target, std::uint64_t displacement);
+  Status flush(int target, FlushScope scope, const Deadline& deadline);  ///< target -1: all
+  void progress() { engine_->progress(); }
+  /// Waits for one request's operations.
+  Status wait(const Completion& completion, const Deadline& deadline);
+  /// The error of a displacement that is no unsigned 64-bit number, in its place among the checks.
+  Status refuse_displacement(int target, const std::string& displacement, std::uint64_t nbytes);
+  /// Keeps what an operation that is pending works on until the target is flushed.
+  void hold(int target, std::shared_ptr<void> memory);
+
+  // ---- synchronisation (sync.cc)
+  Status fence(unsigned assertion, const Deadline& deadline);
+  Status start(const std::vector<int>& group, const Deadline& deadline);
+  Status complete(const Deadline& deadline);
+  Status post(const std::vector<int>& group);
+  Status wait_exposure(const Deadline& deadline);
+  Status test_exposure(bool* over);
+  Status lock(int target, bool exclusive, const Deadline& deadline);
+  Status unlock(int target, const Deadline& deadline);
+  Status lock_all(const Deadline& deadline);
+  Status unlock_all(const Deadline& deadline);
+  void sync() const { std::atomic_thread_fence(std::memory_order_seq_cst); }
+
+  // ---- notifications (notify.cc)
+  /// May the caller notify this target now: checked before its payload moves.
+  Status check_notify(int target, const NotifySpec& spec);
+  /// Publishes one notification, after everything of this link that `order` asks for.
+  Status publish(int target, const NotifySpec& spec, const Deadline& deadline);
+  /// Takes what is there now, without making progress.
+  Status try_notify(TakeMode mode, const NotifyWait& what, std::vector<Notification>* taken);
+  Status test_notify(TakeMode mode, const NotifyWait& what, std::vector<Notification>* taken);
+  Status wait_notify(TakeMode mode, const NotifyWait& what, const Deadline& deadline,
+                     std::vector<Notification>* taken);
+  Result<std::uint64_t> notify_count(std::size_t id, int source);
+  Result<Notification> reset_notify(std::size_t id);
+  /// An eventfd that is readable when there may be something to look at.
+  Result<int> notify_fileno();
+
+  // ---- the end (teardown.cc)
+  /// Collective. Ok: nothing of the window is left here but mappings that views hold.
+  Status free(const Deadline& deadline);
+  /// Local: gives locks back, withdraws the memory, tells every rank that this one is lost.
+  void abort();
+  [[nodiscard]] bool closed() const { return closed_.load(std::memory_order_acquire); }
+  Status usable() const;
+
+  /// Keeps the window from being taken down while a thread works in it without the GIL.
+  class Inside {
+   public:
+    explicit Inside(Window& window) : window_(window) { window_.inside_.fetch_add(1); }
+    Inside(const Inside&) = delete;
+    Inside& operator=(const Inside&) = delete;
+    ~Inside() { window_.inside_.fetch_sub(1); }
+
+   private:
+    Window& window_;
+  };
+
+ private:
+  struct Link {
+    std::shared_ptr<Peer> peer;
+    ImportedRegion control_regions;
+    ImportedRegion data_regions;
+    int control_transport = -1;
+    int data_transport = -1;
+    Endpoint* data = nullptr;  // endpoint of data_transport
+    RemoteRegion* data_region = nullptr;
+    bool inline_data = true;  // every post is done when it returns
+    bool ordered = true;      // a notify follows earlier puts without a flush
+    std::uint64_t nbytes = 0;
+    std::uint64_t disp_unit = 1;
+    bool withdrawable = false;     // created memory: may go while its owner lives
+    std::uint64_t generation = 0;  // of the target's data memory when it was imported
+    std::uint64_t salt = 0;        // of the records in the target's control memory
+    std::string refusals;          // transports that could have carried data, and why not
+    std::atomic<bool> lost{false};
+    Completion outstanding;
+    std::vector<std::shared_ptr<void>> held;  // what outstanding operations work on
+    std::mutex publish_mutex;                 // NOTE [publication]
+    std::uint64_t sent_total = 0;
+    std::uint64_t last_ids = 0;
+    struct Sent {
+      std::uint64_t count = 0;
+      std::uint64_t sum = 0;
+    };
+    std::vector<Sent> sent;  // by id, made with the first notification
+    std::atomic<std::uint64_t> puts{0}, gets{0}, accumulates{0}, notifies{0};
+    std::atomic<std::uint64_t> bytes_put{0}, bytes_get{0}, bytes_accumulated{0};
+  };
+  struct Barrier {
+    std::uint64_t epoch = 0;
+    std::size_t round = 0;
+    bool signalled = false;
+    bool running = false;
+  };
+  struct Described;  // a rank's description, parsed
+
+  Window(std::shared_ptr<Engine> engine, const WindowOptions& options);
+
+  [[nodiscard]] Link& link(int target) { return links_[static_cast<std::size_t>(target)]; }
+  [[nodiscard]] const Link& link(int target) const {
+    return links_[static_cast<std::size_t>(target)];
+  }
+
+  // creation.cc
+  Status make_memory();
+  Status register_regions();
+  Status connect_rank(int peer_rank, const Described& described, const Deadline& deadline);
+  void bind_regions(int peer_rank);
+  Status choose_data(int peer_rank);
+  [[nodiscard]] Status no_transport(int peer_rank) const;
+
+  // transfer.cc
+  Status check_target(int target);
+  Status range_error(int target, const std::string& displacement, std::uint64_t nbytes) const;
+  /// Byte offset of a displacement, after checking that [lowest, highest) around it is inside.
+  Status place_offset(int target, const TargetPlace& place, std::ptrdiff_t lowest,
+                      std::ptrdiff_t highest, std::uint64_t* offset) const;
+  Status post_error(int target, const Status& status);
+  template <class PostOperation>
+  Status issue_post(Link& to, Issue& issue, PostOperation&& post);
+  Status move_pieces(int target, bool put, std::span<const Piece> pieces, Issue& issue);
+  Status move_array(OriginArray& origin, int target, bool put, const TargetPlace& place,
+                    Issue& issue);
+  Status wait_outstanding(int target, const Deadline& deadline);
+
+  // sync.cc
+  Status check_group(const std::vector<int>& group, const char* call) const;
+  template <class Arrived>
+  Status wait_for_all(std::span<const int> group, const Arrived& arrived, const char* call,
+                      const Deadline& deadline);
+  Status advance_barrier(const Deadline& deadline);
+  Status waited(WaitEnd end, const char* call) const;
+  Status lock_one(int target, bool exclusive, const Deadline& deadline);
+  [[nodiscard]] Status first_lost(std::span<const int> group, const char* call);
+  [[nodiscard]] Status first_lost(const char* call);
+  Status complete_outstanding(const Deadline& deadline);
+
+  // notify.cc
+  Status check_wait(const NotifyWait& what) const;
+  [[nodiscard]] bool all_others_lost() const;
+  bool take(TakeMode mode, const NotifyWait& what, std::vector<Notification>* taken);
+  bool lost_matters(const NotifyWait& what);
+  Status lost_waiting(const NotifyWait& what);
+  Status notify_timeout(const NotifyWait& what, TakeMode mode);
+
+  // teardown.cc
+  void close_down();
+  void withdraw_memory();
+  void tell_lost();
+  /// Looks at the loss words when their count changed.
+  void refresh_lost() {
+    const std::uint64_t count = control_.header().lost_count.load(std::memory_order_acquire);
+    if (count != lost_seen_.load(std::memory_order_relaxed)) learn_lost(count);
+  }
+  void learn_lost(std::uint64_t count);
+  [[nodiscard]] bool news_of_loss() const {
+    return control_.header().lost_count.load(std::memory_order_relaxed) !=
+           lost_seen_.load(std::memory_order_relaxed);
+  }
+
+  std::shared_ptr<Engine> engine_;
+  WindowOptions options_;
+  int fork_generation_ = fork_generation();
+  ControlLayout layout_;
+  std::shared_ptr<SharedSegment> segment_;
+  std::byte* memory_ = nullptr;
+  ControlView control_;
+  std::unique_ptr<LocalRegion> control_region_;
+  std::unique_ptr<LocalRegion> data_region_;
+  Bytes description_;
+  std::unique_ptr<Link[]> links_;
+  std::vector<ControlLink> control_links_;
+  std::unique_ptr<WindowLock> lock_;
+  Epochs epochs_;
+  std::unique_ptr<NotifyBoard> board_;
+  std::unique_ptr<NotifyWatcher> watcher_;
+  std::mutex sync_mutex_;               // epochs; never held while waiting
+  std::atomic<bool> sync_busy_{false};  // a fence, start, complete, wait or free is running
+  Barrier barrier_;
+  std::size_t complete_next_ = 0;           // how far a pending complete came
+  std::vector<std::uint64_t> posts_taken_;  // by target: its posts that a start consumed
+  std::vector<std::uint64_t> posts_made_;   // by origin
+  std::vector<std::uint64_t> completes_taken_;
+  std::vector<std::uint64_t> completes_made_;
+  std::uint64_t salt_ = 0;  // of the records in this rank's control memory
+  std::atomic<std::uint64_t> lost_seen_{0};
+  std::mutex lost_mutex_;
+  std::vector<int> lost_;          // in the order they were lost
+  std::size_t lost_reported_ = 0;  // how many of them a wait on any source reported
+  std::atomic<bool> closing_{false};
+  std::atomic<bool> closed_{false};
+  std::atomic<int> inside_{0};  // waits and long copies that run without the GIL
+};
+
+}  // namespace hixl_rma
