@@ -6,7 +6,7 @@ name=$1 cap=$2
 shift 2
 mkdir -p build/skips
 rm -rf "build/skips/$name" build/skips/"$name"-rank* build/skips/"$name"-n[0-9]*
-export HIXL_RMA_TEST_LANE="$name" HIXL_RMA_SKIP_LEDGER="$PWD/build/skips"
+export HIXL_RMA_TEST_LANE="$name" HIXL_RMA_TEST_SKIP_LEDGER="$PWD/build/skips"
 echo "==== $name"
 # On a terminal the lane stays in its foreground group, so that Ctrl-C reaches it.
 foreground=

@@ -9,10 +9,11 @@ from mpi4py import MPI
 
 import hixl_rma as rma
 
-BLOCK, CACHE = 256, 0
+BLOCK = 256
+CACHE, ROW = 0, 1
 
 comm = MPI.COMM_WORLD
-with rma.Window.allocate((12, BLOCK), dtype="f4", comm=comm, notifications=1) as win:
+with rma.Window.allocate((12, BLOCK), dtype="f4", comm=comm, notifications=2) as win:
     right, left = (win.rank + 1) % win.size, (win.rank - 1) % win.size
     win.local[:] = 0
     comm.Barrier()
@@ -27,8 +28,8 @@ with rma.Window.allocate((12, BLOCK), dtype="f4", comm=comm, notifications=1) as
         blocks = win.local[table, 0].tolist()
 
         # As a request: its completion means placed. `order="self"` asks for this payload only.
-        request = win.rput_notify(cache[0], right, 0, notification=CACHE, order="self")
+        request = win.rput_notify(cache[0], right, 0, notification=ROW, order="self")
         request.wait(timeout=30)
-        win.wait_notify(CACHE, source=left, timeout=30)
+        win.wait_notify(ROW, source=left, timeout=30)
     comm.Barrier()
     print(f"rank {win.rank}: {note.value} bytes, blocks {blocks}, then {win.local[0, 0]}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""remote: the memory of another rank as an array, where it is mapped; and who reaches whom how.
+"""remote, transports, stats: another rank's memory as an array; how it is reached; what was sent.
 
 mpirun -n 3 python examples/remote_view.py
 """
@@ -20,4 +20,5 @@ with rma.Window.allocate((2, 3), dtype="f4", comm=comm) as win:
     with win.lock(right, exclusive=False):
         win.notify(right, notification=0)
     win.wait_notify(0, source=left, timeout=30)
-    print(f"rank {win.rank}: {win.local.tolist()}, transports {', '.join(win.transports)}")
+    sent = win.stats()[right].notifications
+    print(f"rank {win.rank}: {win.local.tolist()} by {win.transports}, notified {sent}")

@@ -261,7 +261,6 @@ class Window(_native.CoreWindow):
         window._created = holder[0] if holder else None
         window._local = None
         window._live = True
-        window._fence_guard = EpochGuard(window.fence, close_after_error=False)
         _open_windows.add(window)
         return window
 
@@ -437,7 +436,7 @@ class Window(_native.CoreWindow):
         Collective. When it returns, every operation of the epoch before is complete on every rank.
         """
         self._fence(assertion, timeout)
-        return self._fence_guard
+        return EpochGuard(self.fence, close_after_error=False)
 
     def start(
         self, ranks: Any, assertion: int = 0, *, timeout: Timeout = None

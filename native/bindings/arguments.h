@@ -49,7 +49,7 @@ struct Integer {
   std::int64_t value = 0;    ///< when it fits a signed one
   std::uint64_t magnitude = 0;  ///< when it is not negative and fits
   [[nodiscard]] bool in(std::int64_t low, std::int64_t high) const {
-    return fits && magnitude <= INT64_MAX && value >= low && value <= high;
+    return fits && (negative || magnitude <= INT64_MAX) && value >= low && value <= high;
   }
 };
 

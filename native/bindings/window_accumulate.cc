@@ -3,6 +3,7 @@
 // The accumulate family: element types and operations are named by the arrays and by `op`.
 #include <string>
 
+#include "bindings/window_docs.h"
 #include "bindings/window_object.h"
 
 namespace hixl_rma {
@@ -219,12 +220,12 @@ PyObject* swap_method(PyObject* self, PyObject* const* args, Py_ssize_t count, P
 }  // namespace
 
 PyMethodDef kAccumulateMethods[] = {
-    method<accumulate_method<kAccumulateCall>>("accumulate"),
+    method<accumulate_method<kAccumulateCall>>("accumulate", docs::kAccumulate),
     method<accumulate_method<kRaccumulateCall>>("_raccumulate"),
-    method<accumulate_method<kGetAccumulateCall>>("get_accumulate"),
+    method<accumulate_method<kGetAccumulateCall>>("get_accumulate", docs::kGetAccumulate),
     method<accumulate_method<kRgetAccumulateCall>>("_rget_accumulate"),
-    method<accumulate_method<kFetchAndOpCall>>("fetch_and_op"),
-    method<swap_method>("compare_and_swap"),
+    method<accumulate_method<kFetchAndOpCall>>("fetch_and_op", docs::kFetchAndOp),
+    method<swap_method>("compare_and_swap", docs::kCompareAndSwap),
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "bindings/notify_arguments.h"
+#include "bindings/window_docs.h"
 #include "bindings/window_object.h"
 
 namespace hixl_rma {
@@ -143,8 +144,11 @@ bool NotificationArgument::parse(PyObject* object, const Window& window, const c
     if (taken) return true;
   }
   if (PyIndex_Check(object) || PyUnicode_Check(object) || !PySequence_Check(object)) {
-    if (PyLong_CheckExact(object) && PyLong_AsLong(object) == kAnyNotification) return true;
-    PyErr_Clear();
+    if (PyLong_CheckExact(object)) {
+      const bool any = PyLong_AsLong(object) == kAnyNotification && PyErr_Occurred() == nullptr;
+      PyErr_Clear();
+      if (any) return true;
+    }
     if (!PyObject_CheckBuffer(object)) {
       if (!parse_notification(object, window, operation, &ids.first)) return false;
       ids.last = ids.first + 1;
@@ -321,25 +325,24 @@ bool init_notification_type(PyObject* module) {
       {"value", "sum (mod 2^64) of what arrived from its sources and was not reported before"},
       {nullptr, nullptr},
   };
-  static PyStructSequence_Desc description = {"Notification", "What a wait reports.", fields, 4};
+  static PyStructSequence_Desc description = {"hixl_rma.Notification", "What a wait reports.",
+                                              fields, 4};
   notification_type = PyStructSequence_NewType(&description);
   if (notification_type == nullptr) return false;
-  auto* type = reinterpret_cast<PyObject*>(notification_type);
-  PyObject* home = PyUnicode_FromString("hixl_rma");
-  const bool named = home != nullptr && PyObject_SetAttrString(type, "__module__", home) == 0;
-  Py_XDECREF(home);
-  return named && PyModule_AddObjectRef(module, "Notification", type) == 0;
+  notification_type->tp_name = "Notification";  // what its repr begins with
+  return PyModule_AddObjectRef(module, "Notification",
+                               reinterpret_cast<PyObject*>(notification_type)) == 0;
 }
 
 PyMethodDef kNotifyMethods[] = {
-    method<notify_method>("notify"),
-    method<wait_method>("wait_notify"),
-    method<wait_some_method>("wait_notify_some"),
-    method<wait_all_method>("wait_notify_all"),
-    method<test_method>("test_notify"),
-    method<count_method>("notify_count"),
-    method<reset_method>("reset_notify"),
-    method<fileno_method>("notify_fileno"),
+    method<notify_method>("notify", docs::kNotify),
+    method<wait_method>("wait_notify", docs::kWaitNotify),
+    method<wait_some_method>("wait_notify_some", docs::kWaitNotifySome),
+    method<wait_all_method>("wait_notify_all", docs::kWaitNotifyAll),
+    method<test_method>("test_notify", docs::kTestNotify),
+    method<count_method>("notify_count", docs::kNotifyCount),
+    method<reset_method>("reset_notify", docs::kResetNotify),
+    method<fileno_method>("notify_fileno", docs::kNotifyFileno),
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "bindings/notify_arguments.h"
+#include "bindings/window_docs.h"
 #include "bindings/window_object.h"
 
 namespace hixl_rma {
@@ -150,13 +151,13 @@ bool VectorArguments::parse_rows(PyObject* ops, const char* operation, bool* tak
   Py_buffer view;
   if (PyObject_GetBuffer(ops, &view, PyBUF_RECORDS_RO) != 0) return false;
   const char* format = view.format == nullptr ? "B" : view.format;
-  const bool fits = view.ndim == 2 && view.shape[1] == 3 && view.itemsize == 8 &&
-                    std::strchr("LQN", format[std::strlen(format) - 1]) != nullptr &&
-                    PyBuffer_IsContiguous(&view, 'C') != 0;
+  const bool shaped = view.ndim == 2 && view.shape[1] == 3 && PyBuffer_IsContiguous(&view, 'C') != 0;
+  const bool unsigned_words = view.itemsize == 8 && format[0] != '>' && format[0] != '!' &&
+                     std::strchr("LQN", format[std::strlen(format) - 1]) != nullptr;
   const Py_ssize_t n = view.ndim == 2 ? view.shape[0] : 0;
   PyBuffer_Release(&view);
-  if (!fits) {
-    raise_error(StatusCode::kInvalidArgument,
+  if (!shaped || !unsigned_words) {
+    raise_error(unsigned_words ? StatusCode::kInvalidArgument : StatusCode::kInvalidType,
                 "ops takes a list of (origin, target_disp) or a C-contiguous N x 3 array of uint64 "
                 "(address, displacement, bytes)",
                 operation);
@@ -176,9 +177,9 @@ bool VectorArguments::parse_rows(PyObject* ops, const char* operation, bool* tak
 bool VectorArguments::parse_entry(PyObject* entry, bool writable, const char* operation) {
   PyObject* pair = PyTuple_Check(entry) || PyList_Check(entry) ? PySequence_Fast(entry, "") : nullptr;
   if (pair == nullptr || PySequence_Fast_GET_SIZE(pair) != 2) {
+    const bool sequence = pair != nullptr;
     Py_XDECREF(pair);
-    PyErr_Clear();
-    raise_error(StatusCode::kInvalidType,
+    raise_error(sequence ? StatusCode::kInvalidArgument : StatusCode::kInvalidType,
                 "each of ops is a pair (origin, target_disp), not " + type_name(entry), operation);
     return false;
   }
@@ -293,16 +294,16 @@ PyObject* vector_method(PyObject* self, PyObject* const* args, Py_ssize_t count,
 }  // namespace
 
 PyMethodDef kOperationMethods[] = {
-    method<transfer_method<kPutCall>>("put"),
-    method<transfer_method<kGetCall>>("get"),
+    method<transfer_method<kPutCall>>("put", docs::kPut),
+    method<transfer_method<kGetCall>>("get", docs::kGet),
     method<transfer_method<kRputCall>>("_rput"),
     method<transfer_method<kRgetCall>>("_rget"),
-    method<transfer_method<kPutNotifyCall>>("put_notify"),
+    method<transfer_method<kPutNotifyCall>>("put_notify", docs::kPutNotify),
     method<transfer_method<kRputNotifyCall>>("_rput_notify"),
-    method<transfer_method<kGetNotifyCall>>("get_notify"),
-    method<vector_method<kPutVCall>>("put_v"),
-    method<vector_method<kGetVCall>>("get_v"),
-    method<vector_method<kPutNotifyVCall>>("put_notify_v"),
+    method<transfer_method<kGetNotifyCall>>("get_notify", docs::kGetNotify),
+    method<vector_method<kPutVCall>>("put_v", docs::kPutV),
+    method<vector_method<kGetVCall>>("get_v", docs::kGetV),
+    method<vector_method<kPutNotifyVCall>>("put_notify_v", docs::kPutNotifyV),
     {nullptr, nullptr, 0, nullptr},
 };
 

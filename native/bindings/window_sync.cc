@@ -4,6 +4,7 @@
 // returns the guards.
 #include <string>
 
+#include "bindings/window_docs.h"
 #include "bindings/window_object.h"
 
 namespace hixl_rma {
@@ -227,21 +228,21 @@ PyObject* sync_method(PyObject* self, PyObject* const* args, Py_ssize_t count, P
 }  // namespace
 
 PyMethodDef kSyncMethods[] = {
-    method<flush_method<FlushScope::kRemote, kFlush>>("flush"),
-    method<flush_method<FlushScope::kLocal, kFlushLocal>>("flush_local"),
-    method<flush_all_method<FlushScope::kRemote, kFlushAll>>("flush_all"),
-    method<flush_all_method<FlushScope::kLocal, kFlushLocalAll>>("flush_local_all"),
+    method<flush_method<FlushScope::kRemote, kFlush>>("flush", docs::kFlush),
+    method<flush_method<FlushScope::kLocal, kFlushLocal>>("flush_local", docs::kFlushLocal),
+    method<flush_all_method<FlushScope::kRemote, kFlushAll>>("flush_all", docs::kFlushAll),
+    method<flush_all_method<FlushScope::kLocal, kFlushLocalAll>>("flush_local_all", docs::kFlushLocalAll),
     method<fence_method>("_fence"),
     method<start_method>("_start"),
-    method<complete_method>("complete"),
+    method<complete_method>("complete", docs::kComplete),
     method<post_method>("_post"),
-    method<wait_exposure_method>("wait"),
-    method<test_exposure_method>("test"),
+    method<wait_exposure_method>("wait", docs::kWait),
+    method<test_exposure_method>("test", docs::kTest),
     method<lock_method>("_lock"),
-    method<unlock_method>("unlock"),
+    method<unlock_method>("unlock", docs::kUnlock),
     method<lock_all_method>("_lock_all"),
-    method<unlock_all_method>("unlock_all"),
-    method<sync_method>("sync"),
+    method<unlock_all_method>("unlock_all", docs::kUnlockAll),
+    method<sync_method>("sync", docs::kSync),
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -2,6 +2,7 @@
 //
 // The type itself: how it is made, taken down and asked for facts, and what all methods share.
 #include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
 
 #include <new>
 #include <string>

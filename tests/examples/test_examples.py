@@ -11,11 +11,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from support.launcher import run_program
 
 import hixl_rma as rma
 from hixl_rma.config import describe_environment
 from hixl_rma.errors import by_code
+from support.launcher import run_program
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
@@ -136,8 +136,8 @@ def uneven(rank: int, size: int) -> list[str]:
 @prints
 def remote_view(rank: int, size: int) -> list[str]:
     written = [float((rank - 1) % size + 1)] * 3
-    transports = ["self" if other == rank else "shm" for other in range(size)]
-    return [f"rank {rank}: {[[0.0] * 3, written]}, transports {', '.join(transports)}"]
+    transports = tuple("self" if other == rank else "shm" for other in range(size))
+    return [f"rank {rank}: {[[0.0] * 3, written]} by {transports}, notified 1"]
 
 
 @prints

@@ -30,7 +30,7 @@ def test_concurrent_sums_are_exact(make, comm, code):
 def test_concurrent_sums_of_overlapping_unaligned_ranges_are_exact(make, comm):
     times, shift = rounds(60, comm), 3
     ranges = [(0, 1200), (500, 900), (511, 2), (7, 1024)][: comm.size]
-    with make(shift + 1200 * 4) as win:
+    with make(shift + 1531 * 4) as win:
         win.local[:] = 0
         comm.Barrier()
         start, length = ranges[comm.rank]
@@ -40,7 +40,7 @@ def test_concurrent_sums_of_overlapping_unaligned_ranges_are_exact(make, comm):
                 win.accumulate(values, 0, shift + 4 * start)
         comm.Barrier()
         if comm.rank == 0:
-            wanted = np.zeros(1200, "i4")
+            wanted = np.zeros(1531, "i4")
             for start, length in ranges:
                 wanted[start : start + length] += 3 * times
             assert np.array_equal(win.local[shift:].copy().view("i4"), wanted)

@@ -117,6 +117,7 @@ def test_notify_count_counts_what_is_pending(make_one, comm):
     right, left = neighbours(comm)
     with make_one(8) as win:
         assert win.notify_count(7) == 0
+        comm.Barrier()
         send(win, right, 1, 1, 1)
         send(win, right, 1, notification=8)
         comm.Barrier()

@@ -20,7 +20,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-FOLDER_VARIABLE = "HIXL_RMA_SKIP_LEDGER"
+FOLDER_VARIABLE = "HIXL_RMA_TEST_SKIP_LEDGER"
 LANE_VARIABLE = "HIXL_RMA_TEST_LANE"
 
 

@@ -35,7 +35,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 from support.launcher import Launcher, end_session  # noqa: E402
 from support.ledger import Skip, read_expectations, reason_of, unexpected  # noqa: E402
 
-RECORDS_VARIABLE = "HIXL_RMA_RANK_RECORDS"
+RECORDS_VARIABLE = "HIXL_RMA_TEST_RANK_RECORDS"
 EXPECTED_SKIPS = ROOT / ".ci" / "expected_skips.toml"
 
 

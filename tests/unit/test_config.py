@@ -117,7 +117,7 @@ def test_a_transport_of_a_later_version_is_refused_with_those_there_are():
         ("transports", (1,), ArgumentTypeError),
         ("transports", (), ArgumentError),
         ("transports", ("ib",), ArgumentError),
-        ("spin_us", None, ArgumentTypeError),
+        ("spin_us", "fast", ArgumentTypeError),
         ("spin_us", float("nan"), ArgumentError),
         ("log", 10, ArgumentTypeError),
         ("log", "loud", ArgumentError),
@@ -208,7 +208,7 @@ def test_the_description_has_each_variable_with_its_value_and_default():
     )
     assert (reports["HIXL_RMA_SPIN_US"].value, reports["HIXL_RMA_SPIN_US"].default) == (
         None,
-        "50.0",
+        "unset",
     )
     assert not any(report.problem for report in reports.values())
 

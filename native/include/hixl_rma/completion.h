@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <mutex>
+#include <utility>
 
 #include "hixl_rma/status.h"
 
@@ -37,6 +38,13 @@ class Completion {
   [[nodiscard]] Status status() const {
     std::lock_guard lock(mutex_);
     return error_;
+  }
+
+  /// The first error since the last call: whoever reports it takes it, so that it is not reported
+  /// again.
+  Status take_status() {
+    std::lock_guard lock(mutex_);
+    return std::exchange(error_, Status());
   }
 
  private:

@@ -21,11 +21,12 @@ class Deadline {
     return deadline;
   }
 
-  /// A negative number of seconds means never; a very long time is capped at 100 years.
+  /// A negative number of seconds means never; a very long time, or NaN, is capped at 100 years.
   static Deadline after_seconds(double seconds) {
     if (seconds < 0) return {};
     constexpr double kMaxSeconds = 100.0 * 365 * 86400;
-    return after(Nanoseconds(static_cast<long long>(std::min(seconds, kMaxSeconds) * 1e9)));
+    // In this order min() gives kMaxSeconds for NaN.
+    return after(Nanoseconds(static_cast<long long>(std::min(kMaxSeconds, seconds) * 1e9)));
   }
 
   [[nodiscard]] bool never() const { return at_ == Clock::time_point::max(); }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "window/epochs.h"
 
-#include <algorithm>
 #include <string>
 
 namespace hixl_rma {
@@ -32,7 +31,7 @@ const char* name_of_call(PendingCall call) {
 }  // namespace
 
 Epochs::Epochs(std::size_t size)
-    : size_(size), access_(std::make_unique<std::atomic<std::uint8_t>[]>(size)), locking_(size) {}
+    : access_(std::make_unique<std::atomic<std::uint8_t>[]>(size)), locking_(size) {}
 
 Status Epochs::no_access(std::size_t target) const {
   if (Status status = blocked_by_pending(PendingCall::kNone); !status.ok()) return status;
@@ -45,14 +44,18 @@ Status Epochs::no_access(std::size_t target) const {
 }
 
 Status Epochs::blocked_by_pending(PendingCall mine) const {
-  if (pending_ == PendingCall::kNone || pending_ == mine) return {};
-  return wrong_epoch(std::string("an earlier ") + name_of_call(pending_) +
+  const PendingCall pending = pending_.load();
+  if (pending == PendingCall::kNone || pending == mine) return {};
+  return wrong_epoch(std::string("an earlier ") + name_of_call(pending) +
                      " timed out and is pending: call it again to finish it");
 }
 
 Status Epochs::passive_conflict(const char* call) const {
   if (locks_held_ > 0 || all_locked()) {
     return wrong_epoch(std::string(call) + " inside a lock epoch: unlock first");
+  }
+  if (locks_awaited_ > 0 || locking_all_) {
+    return wrong_epoch(std::string(call) + " while another thread waits for a lock");
   }
   return {};
 }
@@ -82,13 +85,19 @@ Status Epochs::begin_lock(std::size_t target) {
     return wrong_epoch("rank " + std::to_string(target) + " is locked already by this process");
   }
   locking_[target] = true;
+  ++locks_awaited_;
   return {};
+}
+
+void Epochs::lock_failed(std::size_t target) {
+  locking_[target] = false;
+  --locks_awaited_;
 }
 
 void Epochs::locked(std::size_t target, bool exclusive) {
   global_.store(Global::kNone);  // an unused fence epoch ends here
   access_[target].store(exclusive ? kExclusive : kShared);
-  locking_[target] = false;
+  lock_failed(target);  // the wait is over, as it is when it fails
   ++locks_held_;
 }
 
@@ -110,8 +119,9 @@ void Epochs::unlocked(std::size_t target) {
 Status Epochs::begin_lock_all() {
   if (Status status = blocked_by_pending(PendingCall::kNone); !status.ok()) return status;
   if (all_locked() || locking_all_) return wrong_epoch("lock_all inside lock_all");
-  if (locks_held_ > 0 || std::ranges::find(locking_, true) != locking_.end())
+  if (locks_held_ > 0 || locks_awaited_ > 0) {
     return wrong_epoch("lock_all while single ranks are locked");
+  }
   if (global_.load() == Global::kFenceUsed) {
     return wrong_epoch("lock_all inside a fence epoch that has operations: fence first");
   }
@@ -205,6 +215,9 @@ Status Epochs::begin_free() const {
   if (Status status = passive_conflict("free"); !status.ok()) return status;
   if (start_open_) return wrong_epoch("free inside start ... complete");
   if (post_open_) return wrong_epoch("free inside post ... wait");
+  if (global_.load() == Global::kFenceUsed) {
+    return wrong_epoch("free inside a fence epoch that has operations: fence first");
+  }
   return {};
 }
 
@@ -213,15 +226,6 @@ void Epochs::set_pending(PendingCall call) {
   if (pending_ == PendingCall::kNone) before_pending_ = global_.exchange(Global::kBlocked);
   if (call == PendingCall::kNone) global_.store(before_pending_);
   pending_ = call;
-}
-
-std::vector<std::size_t> Epochs::locked_targets() const {
-  std::vector<std::size_t> targets;
-  for (std::size_t rank = 0; rank < size_; ++rank) {
-    const std::uint8_t access = access_[rank].load();
-    if (access == kShared || access == kExclusive) targets.push_back(rank);
-  }
-  return targets;
 }
 
 }  // namespace hixl_rma

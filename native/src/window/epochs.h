@@ -16,7 +16,8 @@ enum class PendingCall : std::uint8_t { kNone, kFence, kStart, kComplete, kWait,
 
 /// Which epochs this process has open on a window, and what MPI allows in them. Knows no memory and
 /// no peers: every rule is checked here, before anything is touched.
-/// Thread: may_access() from any thread; the others one at a time (the window's own mutex).
+/// Thread: may_access() and may_flush() from any thread; the others one at a time (the window's own
+/// mutex).
 class Epochs {
  public:
   explicit Epochs(std::size_t size);
@@ -24,8 +25,12 @@ class Epochs {
   /// Ok where an operation on `target` is legal now. The first one inside a fence epoch makes
   /// `lock` and `start` illegal until the next fence.
   Status may_access(std::size_t target) {
-    const Global global = global_.load(std::memory_order_relaxed);
-    if (global == Global::kFence) global_.store(Global::kFenceUsed, std::memory_order_relaxed);
+    Global global = global_.load(std::memory_order_relaxed);
+    // Exchanged, not stored: a thread that opens another epoch meanwhile wins.
+    if (global == Global::kFence &&
+        global_.compare_exchange_strong(global, Global::kFenceUsed, std::memory_order_relaxed)) {
+      return {};
+    }
     if (global != Global::kNone && global != Global::kBlocked) return {};
     if (global == Global::kNone && access_[target].load(std::memory_order_relaxed) != 0) return {};
     return no_access(target);
@@ -37,7 +42,7 @@ class Epochs {
   /// Keeps a second thread from asking for the same lock until locked() or lock_failed().
   Status begin_lock(std::size_t target);
   void locked(std::size_t target, bool exclusive);
-  void lock_failed(std::size_t target) { locking_[target] = false; }
+  void lock_failed(std::size_t target);
   /// Errors: WrongEpoch when the target is not locked. *exclusive says how it was.
   Status begin_unlock(std::size_t target, bool* exclusive);
   void unlocked(std::size_t target);
@@ -67,8 +72,6 @@ class Epochs {
   void set_pending(PendingCall call);
   [[nodiscard]] PendingCall pending() const { return pending_; }
 
-  /// Targets that are locked one by one, and whether all are: what an abort has to give back.
-  [[nodiscard]] std::vector<std::size_t> locked_targets() const;
   [[nodiscard]] bool all_locked() const { return global_.load() == Global::kLockAll; }
 
  private:
@@ -79,17 +82,17 @@ class Epochs {
   Status blocked_by_pending(PendingCall mine) const;
   Status passive_conflict(const char* call) const;
 
-  std::size_t size_;
   std::atomic<Global> global_{Global::kNone};
   std::unique_ptr<std::atomic<std::uint8_t>[]> access_;
-  std::vector<bool> locking_;
-  std::size_t locks_held_ = 0;
+  std::vector<bool> locking_;      // by target: a thread waits for its lock
+  std::size_t locks_awaited_ = 0;  // how many of them
+  std::atomic<std::size_t> locks_held_{0};
   bool locking_all_ = false;
-  bool start_open_ = false;
+  std::atomic<bool> start_open_{false};
   bool post_open_ = false;
   std::vector<int> start_group_;
   std::vector<int> post_group_;
-  PendingCall pending_ = PendingCall::kNone;
+  std::atomic<PendingCall> pending_{PendingCall::kNone};
   Global before_pending_ = Global::kNone;
 };
 

@@ -12,27 +12,33 @@ namespace {
 
 // Up to this many ids their records are read one by one; above it the totals say where to look.
 constexpr std::size_t kFewIds = 2;
+constexpr int kMaxLooks = 100;  // at a record that is written all the time
+constexpr std::size_t kMaxCursors = 32;
 constexpr std::uint64_t kIdsInTotal = 4;  // a total's sum packs the last four ids, 16 bits each
 
 }  // namespace
 
 bool read_record(const Record& record, std::uint64_t salt, std::uint64_t known,
                  std::uint64_t* count, std::uint64_t* sum) {
-  // acquire; pairs with the release store of the count: the payload is visible once it is seen
-  const std::uint64_t even = record.slots[0].count.load(std::memory_order_acquire);
-  const std::uint64_t odd = record.slots[1].count.load(std::memory_order_acquire);
-  if (even <= known && odd <= known) return false;
-  const std::size_t newer = odd > even ? 1 : 0;
-  for (const std::size_t i : {newer, 1 - newer}) {
-    const RecordSlot& slot = record.slots[i];
-    const std::uint64_t slot_count = i == 0 ? even : odd;
-    const std::uint64_t slot_sum = slot.sum.load(std::memory_order_relaxed);
-    const std::uint64_t check = slot.check.load(std::memory_order_relaxed);
-    if (slot_count > known && check == record_check(slot_count, slot_sum, salt)) {
-      *count = slot_count;
-      *sum = slot_sum;
-      return true;
+  for (int look = 0; look < kMaxLooks; ++look) {
+    // acquire; pairs with the release store of the count: the payload is visible once it is seen
+    const std::uint64_t even = record.slots[0].count.load(std::memory_order_acquire);
+    const std::uint64_t odd = record.slots[1].count.load(std::memory_order_acquire);
+    if (even <= known && odd <= known) return false;
+    const std::size_t newer = odd > even ? 1 : 0;
+    for (const std::size_t i : {newer, 1 - newer}) {
+      const RecordSlot& slot = record.slots[i];
+      const std::uint64_t slot_count = i == 0 ? even : odd;
+      const std::uint64_t slot_sum = slot.sum.load(std::memory_order_relaxed);
+      const std::uint64_t check = slot.check.load(std::memory_order_relaxed);
+      if (slot_count > known && check == record_check(slot_count, slot_sum, salt)) {
+        *count = slot_count;
+        *sum = slot_sum;
+        return true;
+      }
     }
+    // Both slots were written again meanwhile. What was published before this call is to be found,
+    // so look once more; a writer that died inside a slot ends the looking.
   }
   return false;
 }
@@ -157,18 +163,33 @@ bool NotifyBoard::search_range(std::size_t from, std::size_t to, std::uint64_t c
   return false;
 }
 
+// Each set of ids goes on where its own last search ended: a busy id starves no other of the set,
+// whatever waits on other sets come between.
+std::size_t& NotifyBoard::cursor(const NotificationSet& ids) {
+  std::size_t digest = ids.list.size();
+  for (const std::size_t id : ids.list) digest = digest * 1000003 + id;
+  for (Cursor& known : cursors_) {
+    if (known.first == ids.first && known.last == ids.last && known.digest == digest) {
+      return known.served;
+    }
+  }
+  // Few sets are in use at a time; one that is forgotten begins anew.
+  if (cursors_.size() == kMaxCursors) cursors_.erase(cursors_.begin());
+  return cursors_.emplace_back(ids.first, ids.last, digest, kNoId).served;
+}
+
 bool NotifyBoard::search(const NotificationSet& ids, std::uint64_t count, int source,
-                         std::size_t* found) {
+                         std::size_t served, std::size_t* found) {
   if (ids.list.empty()) {
-    const std::size_t begin = std::clamp(last_id_ + 1, ids.first, ids.last);
+    const std::size_t begin = served == kNoId ? ids.first : served + 1;
     return search_range(begin, ids.last, count, source, found) ||
            search_range(ids.first, begin, count, source, found);
   }
-  const auto last = std::ranges::find(ids.list, last_id_);
-  const auto begin = last == ids.list.end() ? 0 : last - ids.list.begin() + 1;
   const std::size_t n = ids.list.size();
+  const auto at = static_cast<std::size_t>(std::ranges::find(ids.list, served) - ids.list.begin());
+  const std::size_t begin = at == n ? 0 : at + 1;
   for (std::size_t i = 0; i < n; ++i) {
-    const std::size_t id = ids.list[(static_cast<std::size_t>(begin) + i) % n];
+    const std::size_t id = ids.list[(begin + i) % n];
     if (available(id, source) < count) continue;
     *found = id;
     return true;
@@ -180,10 +201,11 @@ bool NotifyBoard::take_any(const NotificationSet& ids, std::uint64_t count, int 
                            bool consume, Notification* taken) {
   std::lock_guard lock(mutex_);
   collect(ids, source);
+  std::size_t& served = cursor(ids);
   std::size_t id = 0;
-  if (!search(ids, count, source, &id)) return false;
+  if (!search(ids, count, source, served, &id)) return false;
   *taken = take(id, count, source, consume);
-  if (consume) last_id_ = id;  // the next search begins behind it: a busy id starves no other
+  if (consume) served = id;
   return true;
 }
 

@@ -71,6 +71,14 @@ class NotifyBoard {
     std::uint64_t taken;
     std::uint64_t reported;
   };
+  /// The id that a search for any of a set found last.
+  struct Cursor {
+    std::size_t first;
+    std::size_t last;
+    std::size_t digest;  // of the list
+    std::size_t served;
+  };
+  static constexpr std::size_t kNoId = ~std::size_t{0};
 
   [[nodiscard]] Seen& seen(std::size_t origin, std::size_t id) {
     return seen_[origin * control_.layout().ids() + id];
@@ -83,7 +91,9 @@ class NotifyBoard {
   [[nodiscard]] std::size_t next_ready(std::size_t from, std::size_t to) const;
   bool search_range(std::size_t from, std::size_t to, std::uint64_t count, int source,
                     std::size_t* found);
-  bool search(const NotificationSet& ids, std::uint64_t count, int source, std::size_t* found);
+  bool search(const NotificationSet& ids, std::uint64_t count, int source, std::size_t served,
+              std::size_t* found);
+  std::size_t& cursor(const NotificationSet& ids);
   Notification take(std::size_t id, std::uint64_t count, int source, bool consume);
 
   const ControlView& control_;
@@ -96,7 +106,7 @@ class NotifyBoard {
   std::vector<std::uint64_t> pending_;      // by id, over all origins
   std::vector<std::uint64_t> ready_;        // bitmap of the ids with something pending
   std::vector<std::uint32_t> next_origin_;  // by id: where consumption goes on
-  std::size_t last_id_ = 0;                 // served last by a search for any id
+  std::vector<Cursor> cursors_;
 };
 
 /// Reads a record that its writer may be changing: the newest whole slot above `known`.

@@ -143,6 +143,13 @@ Status Window::wait_for_all(std::span<const int> group, const Arrived& arrived, 
     });
     if (std::ranges::all_of(group, arrived)) break;
     if (Status status = first_lost(group, call); !status.ok()) return status;
+    if (end == WaitEnd::kTimedOut) {
+      std::string missing;
+      for (const int rank : group) {
+        if (!arrived(rank)) missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
+      }
+      return Status::error(StatusCode::kTimeout, "timed out waiting for rank " + missing);
+    }
     if (Status status = waited(end, call); !status.ok()) return status;
   }
   return {};
@@ -166,7 +173,7 @@ Status Window::start(const std::vector<int>& group, const Deadline& deadline) {
   if (status.ok()) {
     for (const int target : group) ++posts_taken_[static_cast<std::size_t>(target)];
     epochs_.started(group);
-  } else if (status.code() != StatusCode::kPeerLost) {
+  } else if (status.code() == StatusCode::kTimeout) {
     epochs_.set_pending(PendingCall::kStart);
   }
   return status;
@@ -237,7 +244,7 @@ Status Window::wait_exposure(const Deadline& deadline) {
   if (status.ok()) {
     for (const int origin : group) ++completes_taken_[static_cast<std::size_t>(origin)];
     epochs_.waited();
-  } else if (status.code() != StatusCode::kPeerLost) {
+  } else if (status.code() == StatusCode::kTimeout) {
     epochs_.set_pending(PendingCall::kWait);
   }
   return status;
@@ -256,9 +263,29 @@ Status Window::test_exposure(bool* over) {
   return {};
 }
 
+// A rank that left with the lock gives it to nobody.
+Status Window::lost_holder(int target, bool exclusive) {
+  refresh_lost();
+  if (lost_seen_.load(std::memory_order_relaxed) == 0) return {};
+  for (const int rank : failed_ranks()) {
+    bool holds = false;
+    Status status = lock_->holds(static_cast<std::size_t>(target), static_cast<std::size_t>(rank),
+                                 exclusive, &holds);
+    if (!status.ok()) return status;
+    if (holds) {
+      return Status::error(StatusCode::kPeerLost,
+                           "rank " + std::to_string(rank) + " left the window with the lock of rank " +
+                               std::to_string(target))
+          .with_peer(rank);
+    }
+  }
+  return {};
+}
+
 Status Window::lock_one(int target, bool exclusive, const Deadline& deadline) {
   const auto wait = [&](const std::function<bool()>& granted) -> Status {
     for (;;) {
+      if (Status status = lost_holder(target, exclusive); !status.ok()) return status;
       const WaitEnd end = wait_on(
           control_.header().doorbell, *engine_, options_.wait, deadline,
           [&] { return granted() || closing_.load(std::memory_order_relaxed) || news_of_loss(); });

@@ -51,15 +51,6 @@ Status Window::free(const Deadline& deadline) {
 
 void Window::abort() {
   if (closed() || fork_generation_ != fork_generation() || control_links_.empty()) return;
-  for (const std::size_t target : epochs_.locked_targets()) {
-    bool exclusive = false;
-    if (epochs_.begin_unlock(target, &exclusive).ok()) (void)lock_->release(target, exclusive);
-  }
-  if (epochs_.all_locked()) {
-    for (std::size_t target = 0; target < control_links_.size(); ++target) {
-      (void)lock_->release(target, false);
-    }
-  }
   withdraw_memory();
   tell_lost();
   close_down();

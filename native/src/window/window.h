@@ -186,7 +186,8 @@ class Window {
   // ---- the end (teardown.cc)
   /// Collective. Ok: nothing of the window is left here but mappings that views hold.
   Status free(const Deadline& deadline);
-  /// Local: gives locks back, withdraws the memory, tells every rank that this one is lost.
+  /// Local: withdraws the memory and tells every rank that this one is lost. A lock it holds stays
+  /// taken: what it guards may be half done.
   void abort();
   [[nodiscard]] bool closed() const { return closed_.load(std::memory_order_acquire); }
   Status usable() const;
@@ -278,6 +279,7 @@ class Window {
                       const Deadline& deadline);
   Status advance_barrier(const Deadline& deadline);
   Status waited(WaitEnd end, const char* call) const;
+  Status lost_holder(int target, bool exclusive);
   Status lock_one(int target, bool exclusive, const Deadline& deadline);
   [[nodiscard]] Status first_lost(std::span<const int> group, const char* call);
   [[nodiscard]] Status first_lost(const char* call);

@@ -120,6 +120,17 @@ Status WindowLock::release(std::size_t target, bool exclusive) {
   return status.ok() ? unguarded : status;
 }
 
+Status WindowLock::holds(std::size_t target, std::size_t rank, bool exclusive, bool* held) {
+  std::uint64_t state = 0;
+  std::uint64_t shared = 0;
+  if (Status status = links_[target].load(kState, &state); !status.ok()) return status;
+  if (Status status = links_[target].load(layout_.peer(rank) + kShared, &shared); !status.ok()) {
+    return status;
+  }
+  *held = (state & kExclusiveMask) == rank + 1 || (exclusive && shared != 0);
+  return {};
+}
+
 Status WindowLock::grant_waiters(std::size_t target) {
   for (;;) {
     std::size_t waiter = 0;

@@ -9,6 +9,7 @@
 #include "base/random.h"
 #include "base/wire.h"
 #include "fakes/fake_queue.h"
+#include "transport/common/process_facts.h"
 
 namespace hixl_rma::fakes {
 namespace {
@@ -241,7 +242,7 @@ class FakeTransport final : public Transport {
 
   [[nodiscard]] Bytes address() const override {
     (void)creations_;
-    return WireWriter().number(kWireVersion).bytes(process()).number(port_id_).take();
+    return WireWriter().number(kWireVersion).bytes(process_).number(port_id_).take();
   }
 
   [[nodiscard]] Status can_reach(ByteSpan peer_address) const override {
@@ -253,7 +254,7 @@ class FakeTransport final : public Transport {
     if (!reader.finished() || version != kWireVersion) {
       return Status::error(StatusCode::kUnavailable, "the peer speaks another version of fake");
     }
-    if (!std::ranges::equal(peer, process())) {
+    if (!std::ranges::equal(peer, process_)) {
       return Status::error(StatusCode::kUnavailable, "the peer is another process");
     }
     return {};
@@ -271,6 +272,7 @@ class FakeTransport final : public Transport {
     auto queue = std::make_shared<FakeQueue>(network_, target);
     target->add_inbound(queue);
     std::lock_guard lock(mutex_);
+    std::erase_if(queues_, [](const auto& known) { return known.expired(); });
     queues_.push_back(queue);
     return std::unique_ptr<Endpoint>(std::make_unique<FakeEndpoint>(network_, std::move(queue)));
   }
@@ -306,12 +308,6 @@ class FakeTransport final : public Transport {
   }
 
  private:
-  // Of this process: a forked child is another one.
-  static const Token& process() {
-    static const Token kToken = random_token();
-    return kToken;
-  }
-
   std::vector<std::shared_ptr<FakeQueue>> live_queues() const {
     std::lock_guard lock(mutex_);
     std::vector<std::shared_ptr<FakeQueue>> live;
@@ -321,6 +317,7 @@ class FakeTransport final : public Transport {
     return live;
   }
 
+  const Token process_ = process_facts().instance;
   std::shared_ptr<FakeNetwork> network_;
   std::shared_ptr<FakePort> port_;
   std::uint64_t port_id_ = 0;

@@ -16,6 +16,7 @@
 #include "transport/cma/in_flight.h"
 #include "transport/cma/process_copy.h"
 #include "transport/common/process_facts.h"
+#include "transport/common/staged_operand.h"
 
 namespace hixl_rma {
 namespace {
@@ -126,16 +127,18 @@ PostResult CmaEndpoint::accumulate(RemoteRegion& region, const Accumulate& opera
   const InFlight in_flight(region.sync());
   if (!in_flight.current()) return withdrawn();
   alignas(64) std::array<std::byte, kStripeBytes> values;
+  StagedOperand operand(operation);
   std::uint64_t offset = operation.offset;
   for (std::size_t done = 0; done < operation.count;) {
     const std::size_t n = elements_in_stripe(offset, element, operation.count - done);
     const StripeGuard guard(region.sync().stripes, region.sync().holder, offset, n * element);
+    const std::byte* with = operand.at(done * element, n * element);
     Status status = read(region, values.data(), offset, n * element);
     if (status.ok() && operation.result != nullptr) {
       std::memcpy(operation.result + done * element, values.data(), n * element);
     }
     if (status.ok() && operation.op != ReduceOp::kNoOp) {
-      apply(values.data(), operation.operand + done * element, n);
+      apply(values.data(), with, n);
       status = write(region, values.data(), offset, n * element);
     }
     if (!status.ok()) return status;

@@ -6,6 +6,7 @@
 
 #include "base/doorbell.h"
 #include "base/stripe_lock.h"
+#include "transport/common/staged_operand.h"
 
 namespace hixl_rma {
 namespace {
@@ -102,14 +103,16 @@ PostResult MappedEndpoint::accumulate(RemoteRegion& region, const Accumulate& op
   if (apply == nullptr) return Status::error(StatusCode::kInvalidType, "no such reduction");
   std::uint64_t offset = operation.offset;
   std::size_t done = 0;
+  StagedOperand operand(operation);
   while (done < operation.count) {
     const std::size_t n = elements_in_stripe(offset, element, operation.count - done);
     std::byte* target = region.mapped() + offset;
+    const std::byte* values = operand.at(done * element, n * element);
     {
       const StripeGuard guard(region.sync().stripes, region.sync().holder, offset, n * element);
       if (operation.result != nullptr)
         copy_bytes(operation.result + done * element, target, n * element);
-      if (operation.op != ReduceOp::kNoOp) apply(target, operation.operand + done * element, n);
+      if (operation.op != ReduceOp::kNoOp) apply(target, values, n);
     }
     done += n;
     offset += n * element;

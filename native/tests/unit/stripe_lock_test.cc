@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/stripe_lock.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstdint>
+#include <thread>
+#include <vector>
+
+#include "support/patience.h"
+
+namespace hixl_rma {
+namespace {
+
+using Table = std::array<StripeLock, kStripeCount>;
+
+TEST(StripeLock, only_one_holder_is_inside) {
+  Table table{};
+  std::uint64_t plain = 0;  // TSan sees a second one at once
+  const int times = testing::rounds(20000, 2000);
+  constexpr std::uint32_t kThreads = 4;
+  std::vector<std::thread> threads;
+  for (std::uint32_t t = 1; t <= kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < times; ++i) {
+        const StripeGuard guard(table.data(), t, 64, 8);
+        EXPECT_EQ(table[0].holder.load(), t);
+        ++plain;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(plain, kThreads * static_cast<std::uint64_t>(times));
+  EXPECT_EQ(table[0].holder.load(), 0U);
+}
+
+TEST(StripeLock, an_element_across_stripes_holds_both_locks) {
+  Table table{};
+  {
+    const StripeGuard guard(table.data(), 7, kStripeBytes - 4, 8);
+    EXPECT_EQ(table[0].holder.load(), 7U);
+    EXPECT_EQ(table[1].holder.load(), 7U);
+    EXPECT_EQ(table[2].holder.load(), 0U);
+  }
+  EXPECT_EQ(table[0].holder.load(), 0U);
+  EXPECT_EQ(table[1].holder.load(), 0U);
+}
+
+TEST(StripeLock, nothing_is_locked_without_a_table) {
+  const StripeGuard guard(nullptr, 1, 0, 8);
+  SUCCEED();
+}
+
+TEST(StripeLock, no_bytes_hold_the_lock_of_their_place) {
+  Table table{};
+  const StripeGuard guard(table.data(), 3, kStripeBytes, 0);
+  EXPECT_EQ(table[0].holder.load(), 0U);
+  EXPECT_EQ(table[1].holder.load(), 3U);
+}
+
+TEST(StripeLock, two_locks_in_opposite_places_do_not_deadlock) {
+  Table table{};
+  const int times = testing::rounds(20000, 1000);
+  // The pair (last stripe of the table, first again) and the pair (first, second) meet in stripe 0.
+  const std::uint64_t wrap = kStripeBytes * kStripeCount - 4;
+  std::array<std::uint64_t, 2> plain{};
+  std::thread other([&] {
+    for (int i = 0; i < times; ++i) {
+      const StripeGuard guard(table.data(), 2, wrap, 8);
+      ++plain[0];
+    }
+  });
+  for (int i = 0; i < times; ++i) {
+    const StripeGuard guard(table.data(), 1, kStripeBytes - 4, 8);
+    ++plain[0];
+  }
+  other.join();
+  EXPECT_EQ(plain[0], 2 * static_cast<std::uint64_t>(times));
+}
+
+TEST(StripeLock, stripes_repeat_after_the_table) {
+  EXPECT_EQ(stripe_of(0), 0U);
+  EXPECT_EQ(stripe_of(kStripeBytes - 1), 0U);
+  EXPECT_EQ(stripe_of(kStripeBytes), 1U);
+  EXPECT_EQ(stripe_of(kStripeBytes * kStripeCount), 0U);
+}
+
+TEST(StripeLock, elements_of_one_guard_end_with_the_stripe_or_cross_it_alone) {
+  EXPECT_EQ(elements_in_stripe(0, 8, 10000), 512U);
+  EXPECT_EQ(elements_in_stripe(0, 8, 3), 3U);
+  EXPECT_EQ(elements_in_stripe(kStripeBytes - 8, 8, 10), 1U);
+  EXPECT_EQ(elements_in_stripe(kStripeBytes - 4, 8, 10), 1U);
+  EXPECT_EQ(elements_in_stripe(kStripeBytes - 20, 8, 10), 2U);
+  EXPECT_EQ(elements_in_stripe(kStripeBytes + 4, 16, 1000), 255U);
+  for (std::uint64_t offset = 0; offset < 2 * kStripeBytes; ++offset) {
+    for (const std::size_t element : {1U, 2U, 4U, 8U, 16U, 32U}) {
+      const std::size_t n = elements_in_stripe(offset, element, 10000);
+      ASSERT_GE(n, 1U);
+      const std::uint64_t last = offset + n * element - 1;
+      ASSERT_TRUE(n == 1 || offset / kStripeBytes == last / kStripeBytes) << offset << " " << element;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace hixl_rma
