@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, SupportsIndex, final
+from collections.abc import Callable, Sequence
+from typing import Any, SupportsIndex, final
+
+from _typeshed import structseq
+from typing_extensions import disjoint_base
 
 from hixl_rma.typing import (
     BufferLike,
@@ -21,18 +24,24 @@ class Engine:
     def reports(self) -> list[tuple[str, bool, str]]: ...
 
 class Request:
+    def __init__(self, *args: object, **kwargs: object) -> None: ...
     def test(self) -> bool: ...
     @property
     def done(self) -> bool: ...
     def wait(self, timeout: Timeout) -> bool: ...
 
 @final
-class Notification(NamedTuple):
-    id: int
-    source: int
-    count: int
-    value: int
+class Notification(structseq[int], tuple[int, int, int, int]):
+    @property
+    def id(self) -> int: ...
+    @property
+    def source(self) -> int: ...
+    @property
+    def count(self) -> int: ...  # type: ignore[override]
+    @property
+    def value(self) -> int: ...
 
+@disjoint_base
 class Window:
     def put(
         self, origin: BufferLike, target_rank: SupportsIndex, target_disp: TargetDisplacement = 0
@@ -215,4 +224,4 @@ class Window:
     def _settle(self) -> None: ...
     def _abort(self) -> None: ...
     def _mapped(self, rank: int) -> tuple[int, int, object] | None: ...
-    def _facts(self, what: str) -> Any: ...
+    def _facts(self, what: str) -> Any: ...  # noqa: ANN401

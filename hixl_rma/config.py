@@ -234,7 +234,7 @@ VARIABLES: tuple[Variable, ...] = (
     Variable(
         "HIXL_RMA_SPIN_US",
         "microseconds >= 0",
-        "how long a waiting call spins before it sleeps (unset: 50, or 0 with more ranks than cores)",
+        "how long a waiting call spins before it sleeps (unset: 50, or 0 on too few cores)",
         "spin_us",
         _parse_spin,
     ),

@@ -55,11 +55,10 @@ def _spin_seconds(config: Config, size: int) -> float:
 
 def _pack(error: BaseException | None, exposure: bytes = b"", description: bytes = b"") -> bytes:
     code, text = b"", exposure
-    if error is not None:
-        known = isinstance(error, errors.RmaError)
-        code = (error.code if known else "Internal").encode()  # type: ignore[union-attr]
-        text = (str(error) if known else f"{type(error).__name__}: {error}").encode()
-        description = b""
+    if isinstance(error, errors.RmaError):
+        code, text = error.code.encode(), str(error).encode()
+    elif error is not None:
+        code, text = b"Internal", f"{type(error).__name__}: {error}".encode()
     return _HEADER.pack(len(code), len(text), len(description)) + code + text + description
 
 
@@ -95,7 +94,8 @@ class _Rounds:
             code, text, described = _unpack(data)
             if code:
                 kind = errors.by_code.get(code, errors.InternalError)
-                raise kind(f"rank {rank}: {text.decode()}", peer_rank=rank)
+                msg = f"rank {rank}: {text.decode()}"
+                raise kind(msg, peer_rank=rank)
             answers.append((text, described))
         return answers
 

@@ -108,7 +108,8 @@ class Exposure:
     def from_bytes(cls, data: bytes) -> Exposure:
         """Read what `to_bytes` of another rank returned."""
         fields = json.loads(data)
-        dtype = np.lib.format.descr_to_dtype(_tuples(fields["dtype"]))
+        descr: Any = _tuples(fields["dtype"])
+        dtype = np.lib.format.descr_to_dtype(descr)
         return cls(tuple(fields["shape"]), dtype)
 
     def select(self, index: object) -> tuple[int, int, tuple[int, ...], tuple[int, ...]]:

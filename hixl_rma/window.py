@@ -10,6 +10,7 @@ import os
 import time
 import warnings
 import weakref
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Final, NamedTuple, SupportsIndex
 
@@ -24,11 +25,11 @@ from hixl_rma.errors import (
     ArgumentTypeError,
     ClosedError,
     NotifyTimeoutError,
-    ReadOnlyBufferError,
     UnsupportedError,
 )
 from hixl_rma.guards import EpochGuard
 from hixl_rma.layout import Exposure, checked_dtype, checked_shape
+from hixl_rma.memory import MappedMemory, caller_memory
 from hixl_rma.notification import ANY, ANY_SOURCE, Notification
 from hixl_rma.request import Request
 from hixl_rma.typing import (
@@ -80,20 +81,6 @@ class PeerStats(NamedTuple):
     bytes_accumulated: int
 
 
-class _MappedMemory:
-    """Hands numpy a range of addresses and keeps it mapped for as long as a view lives."""
-
-    def __init__(self, address: int, exposure: Exposure, keep: object) -> None:
-        self._keep = keep
-        self.__array_interface__ = {
-            "version": 3,
-            "data": (address, False),
-            "shape": exposure.shape,
-            "typestr": exposure.dtype.str,
-            "descr": exposure.dtype.descr if exposure.dtype.names else [("", exposure.dtype.str)],
-        }
-
-
 def _checked_integer(value: object, name: str, least: int, most: int) -> int:
     if isinstance(value, (bool, np.bool_)) or not hasattr(value, "__index__"):
         msg = f"{name} takes an integer, not {type(value).__name__}"
@@ -127,12 +114,15 @@ class Window(_native.CoreWindow):
     size: int
     comm: Foreign
 
+    _pid: int
+    _live: bool
     _exposures: list[Exposure]
     _created: npt.NDArray[Any] | None
+    _local: npt.NDArray[Any] | None
 
     # ------------------------------------------------------------------ making one
 
-    def __init__(self, *args: object, **kwargs: object) -> None:
+    def __init__(self, *_: object, **__: object) -> None:
         msg = "a window is made by Window.allocate or Window.create"
         raise ArgumentTypeError(msg)
 
@@ -234,7 +224,7 @@ class Window(_native.CoreWindow):
         holder: list[npt.NDArray[Any]] = []
 
         def plan() -> Plan:
-            array = _caller_memory(buffer)
+            array = caller_memory(buffer)
             holder.append(array)
             exposure = Exposure(array.shape, array.dtype)
             return _plan(exposure, array, disp_unit, notifications)
@@ -242,16 +232,16 @@ class Window(_native.CoreWindow):
         return cls._make(plan, comm, holder)
 
     @classmethod
-    def _make(cls, plan: Any, comm: Foreign, holder: list[npt.NDArray[Any]] | None) -> Window:
+    def _make(
+        cls, plan: Callable[[], Plan], comm: Foreign, holder: list[npt.NDArray[Any]] | None
+    ) -> Window:
         ranks = bootstrap.resolve(comm)
         window = cls.__new__(cls)
         window.rank, window.size, window.comm = ranks.rank, ranks.size, comm
         window._pid = os.getpid()
         window._live = False
         try:
-            window._exposures = make_collectively(
-                window, plan, ranks, Config.from_environment()
-            )
+            window._exposures = make_collectively(window, plan, ranks, Config.from_environment())
         except BaseException:
             # Kept alive by the traceback otherwise: its memory goes now.
             window._abort()
@@ -268,7 +258,7 @@ class Window(_native.CoreWindow):
 
     @property
     def local(self) -> npt.NDArray[Any]:
-        """This rank's memory as a numpy array; a view keeps the memory mapped after free."""
+        """The memory of this rank as a numpy array; a view keeps the memory mapped after free."""
         self._check_open("local")
         if self._local is None:
             self._local = self._created if self._created is not None else self._view(self.rank)
@@ -319,7 +309,7 @@ class Window(_native.CoreWindow):
         if found is None:
             return np.empty(exposure.shape, exposure.dtype)
         address, _, keep = found
-        return np.asarray(_MappedMemory(address, exposure, keep))
+        return np.asarray(MappedMemory(address, exposure, keep))
 
     def _select(
         self, rank: int, index: object
@@ -439,7 +429,7 @@ class Window(_native.CoreWindow):
         return EpochGuard(self.fence, close_after_error=False)
 
     def start(
-        self, ranks: Any, assertion: int = 0, *, timeout: Timeout = None
+        self, ranks: Sequence[SupportsIndex], assertion: int = 0, *, timeout: Timeout = None
     ) -> EpochGuard:
         """Begin an access epoch to `ranks`, after each has posted.
 
@@ -452,7 +442,7 @@ class Window(_native.CoreWindow):
         self._start(ranks, timeout)
         return EpochGuard(self.complete, close_after_error=True)
 
-    def post(self, ranks: Any, assertion: int = 0) -> EpochGuard:
+    def post(self, ranks: Sequence[SupportsIndex], assertion: int = 0) -> EpochGuard:
         """Begin an exposure epoch: let `ranks` access this rank's memory. Does not wait.
 
         Returns
@@ -636,26 +626,6 @@ def _plan(exposure: Exposure, memory: object, disp_unit: object, notifications: 
         _checked_integer(unit, "disp_unit", 1, (1 << 63) - 1),
         _checked_integer(notifications, "notifications", 1, _MOST_NOTIFICATIONS),
     )
-
-
-def _caller_memory(buffer: object) -> npt.NDArray[Any]:
-    if isinstance(buffer, np.ndarray):
-        array: npt.NDArray[Any] = buffer
-        if array.dtype.hasobject:
-            msg = "buffer holds Python objects, which are of one process alone"
-            raise ArgumentTypeError(msg, operation="create")
-    else:
-        try:
-            array = np.asarray(memoryview(buffer))  # type: ignore[arg-type]
-        except TypeError:
-            array = np.asarray(buffers.as_buffer(buffer, writable=True))
-    if not array.flags.writeable:
-        msg = "buffer is read-only"
-        raise ReadOnlyBufferError(msg, operation="create")
-    if not array.flags.c_contiguous:
-        msg = "buffer must be C-contiguous"
-        raise ArgumentError(msg, operation="create")
-    return array
 
 
 async def _readable(descriptor: int, timeout: float | None) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterator
 from importlib.util import find_spec
 
 import pytest
+
 from support.agreement import Agreement
 from support.hang import HangGuard, seconds_for
 from support.leaks import Holdings, wait_until_clean

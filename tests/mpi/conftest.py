@@ -4,6 +4,7 @@
 import functools
 
 import pytest
+
 from support.windows import ALLOCATE, KINDS, open_window
 
 

@@ -3,6 +3,8 @@
 
 import numpy as np
 import pytest
+
+import hixl_rma as rma
 from support.reductions import (
     INTEGERS,
     OPERATIONS,
@@ -13,8 +15,6 @@ from support.reductions import (
     sample,
 )
 from support.windows import assert_bytes, neighbours, pattern, raw
-
-import hixl_rma as rma
 
 pytestmark = pytest.mark.mpi
 

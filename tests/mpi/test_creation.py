@@ -6,9 +6,9 @@ import resource
 
 import numpy as np
 import pytest
-from support.windows import assert_usable, neighbours, open_window, pattern, raw
 
 import hixl_rma as rma
+from support.windows import assert_usable, neighbours, open_window, pattern, raw
 
 pytestmark = pytest.mark.mpi
 

@@ -5,9 +5,9 @@ import mmap
 
 import numpy as np
 import pytest
-from support.windows import assert_usable, environment
 
 import hixl_rma as rma
+from support.windows import assert_usable, environment
 
 pytestmark = pytest.mark.mpi
 

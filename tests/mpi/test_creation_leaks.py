@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.leaks import Holdings, wait_until_clean
-from support.windows import rounds
 
 import hixl_rma as rma
+from support.leaks import Holdings, wait_until_clean
+from support.windows import rounds
 
 pytestmark = pytest.mark.mpi
 

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from support.windows import assert_bytes, assert_usable, neighbours, pattern, raw
 
 import hixl_rma as rma
+from support.windows import assert_bytes, assert_usable, neighbours, pattern, raw
 
 pytestmark = pytest.mark.mpi
 

@@ -6,9 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from support.windows import assert_bytes, assert_usable, neighbours, pattern, raw, rounds
 
 import hixl_rma as rma
+from support.windows import assert_bytes, assert_usable, neighbours, pattern, raw, rounds
 
 pytestmark = pytest.mark.mpi
 
@@ -129,7 +129,8 @@ def test_a_fence_that_timed_out_is_resumed_by_the_same_call(make, comm):
 
 @pytest.mark.mpi(min_size=2)
 def test_the_environment_gives_a_fence_its_timeout(make_one, comm, monkeypatch):
-    monkeypatch.setenv("HIXL_RMA_TIMEOUT", "0.2")
+    monkeypatch.setenv("HIXL_RMA_TIMEOUT", "1")
+    comm.Barrier()  # making the window has the same time-out
     with make_one(64) as win:
         if comm.rank == 0:
             with pytest.raises(rma.RmaTimeoutError):
@@ -137,6 +138,7 @@ def test_the_environment_gives_a_fence_its_timeout(make_one, comm, monkeypatch):
         comm.Barrier()
         win.fence(timeout=20)
         win.fence(rma.NOSUCCEED, timeout=20)
+        win.free(timeout=20)
 
 
 def test_fences_of_two_windows_may_run_in_two_threads(make, comm):

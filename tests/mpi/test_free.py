@@ -7,6 +7,8 @@ import warnings
 
 import numpy as np
 import pytest
+
+import hixl_rma as rma
 from support.threads import Worker
 from support.windows import (
     CREATE,
@@ -19,8 +21,6 @@ from support.windows import (
     raw,
     rounds,
 )
-
-import hixl_rma as rma
 
 pytestmark = pytest.mark.mpi
 

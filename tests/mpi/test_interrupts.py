@@ -5,10 +5,10 @@ import asyncio
 
 import numpy as np
 import pytest
-from support.threads import Worker, seconds_until_interrupted
-from support.windows import assert_usable, neighbours
 
 import hixl_rma as rma
+from support.threads import Worker, seconds_until_interrupted
+from support.windows import assert_usable, neighbours
 
 pytestmark = pytest.mark.mpi
 

@@ -3,9 +3,9 @@
 
 import numpy as np
 import pytest
-from support.windows import KINDS, neighbours, open_window
 
 import hixl_rma as rma
+from support.windows import KINDS, neighbours, open_window
 
 pytestmark = [pytest.mark.mpi, pytest.mark.slow, pytest.mark.deadline(300)]
 

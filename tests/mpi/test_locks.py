@@ -6,10 +6,10 @@ import time
 
 import numpy as np
 import pytest
-from support.threads import asleep
-from support.windows import assert_usable, neighbours, rounds
 
 import hixl_rma as rma
+from support.threads import asleep
+from support.windows import assert_usable, neighbours, rounds
 
 pytestmark = pytest.mark.mpi
 

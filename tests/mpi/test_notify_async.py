@@ -7,9 +7,9 @@ import os
 import select
 
 import pytest
-from support.windows import neighbours, rounds
 
 import hixl_rma as rma
+from support.windows import neighbours, rounds
 
 pytestmark = pytest.mark.mpi
 
@@ -120,12 +120,12 @@ def test_other_tasks_run_while_one_awaits(make_one, comm):
             await asyncio.sleep(0)
             ticks += 1
         assert not waiting.done()
+        comm.Barrier()
         send(win, right, 5, 6, 5)
         note = await waiting
         return ticks, note
 
     with make_one(8) as win:
-        comm.Barrier()
         ticks, note = asyncio.run(main(win))
         assert ticks == 20
         assert note == (5, left, 2, 2)
@@ -198,4 +198,4 @@ def test_several_event_loops_may_follow_one_another(make_one, comm):
         for number in range(rounds(5, comm)):
             send(win, right, 3, value=number)
             assert asyncio.run(await_with(win, 3, timeout=20)) == (3, left, 1, number)
-        comm.Barrier()
+            comm.Barrier()

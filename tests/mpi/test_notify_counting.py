@@ -3,9 +3,9 @@
 
 import numpy as np
 import pytest
-from support.windows import neighbours, rounds
 
 import hixl_rma as rma
+from support.windows import neighbours, rounds
 
 pytestmark = pytest.mark.mpi
 
@@ -135,6 +135,7 @@ def test_reset_takes_all_that_is_pending_and_tells_how_much(make_one, comm):
     right, _ = neighbours(comm)
     with make_one(8) as win:
         assert tuple(win.reset_notify(7)) == (0, 0)
+        comm.Barrier()
         send(win, right, 5, 6, 7)
         send(win, right, 1, notification=8)
         comm.Barrier()
@@ -164,6 +165,7 @@ def test_testing_consumes_like_waiting_and_never_waits(make_one, comm):
     with make_one(8) as win:
         assert win.test_notify(7) is None
         assert win.test_notify() is None
+        comm.Barrier()
         send(win, right, 3, 4)
         comm.Barrier()
         assert win.test_notify(7, count=3) is None

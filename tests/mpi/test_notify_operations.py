@@ -3,10 +3,10 @@
 
 import numpy as np
 import pytest
-from support.threads import Worker
-from support.windows import assert_bytes, neighbours, pattern, raw, rounds
 
 import hixl_rma as rma
+from support.threads import Worker
+from support.windows import assert_bytes, neighbours, pattern, raw, rounds
 
 pytestmark = pytest.mark.mpi
 

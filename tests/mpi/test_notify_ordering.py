@@ -5,6 +5,7 @@ import time
 
 import numpy as np
 import pytest
+
 from support.threads import Worker
 from support.windows import environment, neighbours, rounds
 

@@ -3,9 +3,9 @@
 
 import numpy as np
 import pytest
-from support.windows import neighbours
 
 import hixl_rma as rma
+from support.windows import neighbours
 
 pytestmark = pytest.mark.mpi
 
@@ -16,8 +16,9 @@ def win(sync_only):
 
 
 def send(win, comm, *ids, value=1):
-    """Notify the right-hand neighbour; everything has arrived after."""
+    """Notify the right-hand neighbour: nothing has arrived before, everything after."""
     right, _ = neighbours(comm)
+    comm.Barrier()
     with win.lock(right):
         for number in ids:
             win.notify(right, notification=number, value=value)

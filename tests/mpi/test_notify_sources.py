@@ -2,9 +2,9 @@
 """A wait takes from one source or from any, in turn, and names the source where there is one."""
 
 import pytest
-from support.windows import rounds
 
 import hixl_rma as rma
+from support.windows import rounds
 
 pytestmark = pytest.mark.mpi
 

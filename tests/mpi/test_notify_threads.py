@@ -4,10 +4,10 @@
 import random
 
 import pytest
-from support.threads import Worker
-from support.windows import neighbours, rounds
 
 import hixl_rma as rma
+from support.threads import Worker
+from support.windows import neighbours, rounds
 
 pytestmark = pytest.mark.mpi
 

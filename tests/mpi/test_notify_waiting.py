@@ -6,10 +6,10 @@ import time
 
 import numpy as np
 import pytest
-from support.threads import Worker
-from support.windows import assert_usable, environment, neighbours, rounds
 
 import hixl_rma as rma
+from support.threads import Worker
+from support.windows import assert_usable, environment, neighbours, rounds
 
 pytestmark = pytest.mark.mpi
 
@@ -93,6 +93,7 @@ def test_no_time_is_a_test_that_raises(make_one, comm):
             with pytest.raises(rma.NotifyTimeoutError):
                 call()
         assert time.monotonic() - begin < 1
+        comm.Barrier()
         send(win, right, 7)
         comm.Barrier()
         assert win.wait_notify(7, timeout=0).id == 7
@@ -112,7 +113,8 @@ def test_a_wait_ends_at_its_deadline(make_one, comm, timeout):
 
 
 def test_the_environment_gives_a_wait_its_timeout(make_one, comm):
-    with environment(HIXL_RMA_TIMEOUT="0.05"), make_one(8) as win:
+    comm.Barrier()  # making and freeing the window have the same time-out
+    with environment(HIXL_RMA_TIMEOUT="1"), make_one(8) as win:
         with pytest.raises(rma.NotifyTimeoutError):
             win.wait_notify(7)
         with pytest.raises(rma.NotifyTimeoutError):

@@ -8,9 +8,9 @@ import mmap
 
 import numpy as np
 import pytest
-from support.windows import assert_bytes, neighbours, pattern, raw
 
 import hixl_rma as rma
+from support.windows import assert_bytes, neighbours, pattern, raw
 
 pytestmark = pytest.mark.mpi
 

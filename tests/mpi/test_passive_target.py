@@ -6,9 +6,9 @@ import time
 
 import numpy as np
 import pytest
-from support.windows import assert_bytes, pattern, raw
 
 import hixl_rma as rma
+from support.windows import assert_bytes, pattern, raw
 
 pytestmark = [pytest.mark.mpi(min_size=2)]
 

@@ -5,9 +5,9 @@ import os
 
 import numpy as np
 import pytest
-from support.windows import assert_bytes, neighbours, pattern, raw, rounds
 
 import hixl_rma as rma
+from support.windows import assert_bytes, neighbours, pattern, raw, rounds
 
 pytestmark = pytest.mark.mpi
 

@@ -9,6 +9,7 @@ import os
 
 import numpy as np
 import pytest
+
 from support.executors import window_executor
 from support.models import Model
 from support.programs import generate

@@ -6,9 +6,9 @@ import gc
 
 import numpy as np
 import pytest
-from support.windows import assert_bytes, neighbours, pattern, raw
 
 import hixl_rma as rma
+from support.windows import assert_bytes, neighbours, pattern, raw
 
 pytestmark = pytest.mark.mpi
 

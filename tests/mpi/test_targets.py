@@ -3,9 +3,9 @@
 
 import numpy as np
 import pytest
-from support.windows import assert_bytes, neighbours, raw
 
 import hixl_rma as rma
+from support.windows import assert_bytes, neighbours, raw
 
 pytestmark = pytest.mark.mpi
 

@@ -3,9 +3,9 @@
 
 import numpy as np
 import pytest
-from support.windows import assert_bytes, assert_usable, neighbours, raw
 
 import hixl_rma as rma
+from support.windows import assert_bytes, assert_usable, neighbours, raw
 
 pytestmark = [pytest.mark.mpi, pytest.mark.torch]
 

@@ -104,7 +104,8 @@ def pattern(seed: int, nbytes: int) -> Bytes:
     """Return bytes that depend on the seed and on their place, also beyond 256 of them."""
     index = np.arange(nbytes, dtype=np.uint64)
     mixed = (index + np.uint64(seed * 1_000_003 + 1)) * np.uint64(0x9E3779B97F4A7C15)
-    return (mixed >> np.uint64(56)).astype(np.uint8)
+    result: Bytes = (mixed >> np.uint64(56)).astype(np.uint8)
+    return result
 
 
 def raw(window: rma.Window) -> Bytes:

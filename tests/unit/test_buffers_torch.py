@@ -28,7 +28,19 @@ def torch():
 @pytest.mark.torch
 @pytest.mark.parametrize("writable", [False, True])
 @pytest.mark.parametrize(
-    "dtype", "float32 float64 float16 int8 uint8 int64 bool complex64 bfloat16 float8_e4m3fn".split()
+    "dtype",
+    [
+        "float32",
+        "float64",
+        "float16",
+        "int8",
+        "uint8",
+        "int64",
+        "bool",
+        "complex64",
+        "bfloat16",
+        "float8_e4m3fn",
+    ],
 )
 def test_a_tensor_of_any_type_shares_its_memory(torch, dtype, writable):
     tensor = torch.zeros((4, 6), dtype=getattr(torch, dtype))

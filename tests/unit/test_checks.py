@@ -12,6 +12,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+
 from support.ledger import Expectation, Skip, read_expectations, unexpected
 
 ROOT = Path(__file__).resolve().parents[2]

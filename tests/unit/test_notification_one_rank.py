@@ -7,10 +7,10 @@ import select
 
 import numpy as np
 import pytest
-from support.threads import Worker
 
 import hixl_rma as rma
 from hixl_rma.bootstrap import LocalBootstrap
+from support.threads import Worker
 
 pytestmark = pytest.mark.asan
 

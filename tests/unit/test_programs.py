@@ -3,6 +3,7 @@
 
 import numpy as np
 import pytest
+
 from support.models import Model
 from support.programs import SYNCS, generate
 

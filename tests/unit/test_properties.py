@@ -9,11 +9,11 @@ pytest.importorskip("hypothesis")
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from support.reductions import assert_equal, expected, operations_of, sample
-from support.windows import pattern
 
 import hixl_rma as rma
 from hixl_rma.bootstrap import LocalBootstrap
+from support.reductions import assert_equal, expected, operations_of, sample
+from support.windows import pattern
 
 QUICK = settings(
     max_examples=150,

@@ -10,10 +10,10 @@ import warnings
 
 import numpy as np
 import pytest
-from support.reductions import TYPES, assert_equal, expected, operations_of, sample
 
 import hixl_rma as rma
 from hixl_rma.bootstrap import LocalBootstrap
+from support.reductions import TYPES, assert_equal, expected, operations_of, sample
 
 pytestmark = pytest.mark.asan
 

@@ -36,10 +36,13 @@ Result<std::vector<std::pair<std::string, Bytes>>> unpack_list(ByteSpan packed) 
     const ByteSpan bytes = reader.bytes();
     entries.emplace_back(std::move(name), Bytes(bytes.begin(), bytes.end()));
   }
-  if (!reader.finished() || version != kWireVersion) {
+  if (version != kWireVersion) {
     return Status::error(StatusCode::kProtocolMismatch, "the peer's address has wire version " +
                                                             std::to_string(version) + ", ours is " +
                                                             std::to_string(kWireVersion));
+  }
+  if (!reader.finished()) {
+    return Status::error(StatusCode::kProtocolMismatch, "the peer's address is damaged");
   }
   return entries;
 }

@@ -49,10 +49,13 @@ struct Window::Described {
     described.salt = reader.number<std::uint64_t>();
     described.control_keys = reader.bytes();
     described.data_keys = reader.bytes();
-    if (!reader.finished() || version != kWireVersion || described.disp_unit == 0) {
+    if (version != kWireVersion) {
       return Status::error(StatusCode::kProtocolMismatch,
                            "a window's description has wire version " + std::to_string(version) +
                                ", ours is " + std::to_string(kWireVersion));
+    }
+    if (!reader.finished() || described.disp_unit == 0) {
+      return Status::error(StatusCode::kProtocolMismatch, "a window's description is damaged");
     }
     return described;
   }
@@ -73,6 +76,9 @@ Window::Window(std::shared_ptr<Engine> engine, const WindowOptions& options)
 
 Result<std::unique_ptr<Window>> Window::prepare(std::shared_ptr<Engine> engine,
                                                 const WindowOptions& options) {
+  if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
+    return Status::error(StatusCode::kInvalidArgument, "a window needs a rank of a group");
+  }
   std::unique_ptr<Window> window(new Window(std::move(engine), options));
   if (Status status = window->make_memory(); !status.ok()) return status;
   if (Status status = window->register_regions(); !status.ok()) return status;
@@ -245,7 +251,6 @@ Status Window::no_transport(int peer_rank) const {
     } else if (!to.peer->reasons[i].empty()) {
       reason = to.peer->reasons[i];
     }
-    text += (i == 0 ? ": " : "; ") + reports[i].name + ": " + reason;
     reasons.emplace_back(reports[i].name, std::move(reason));
   }
   return Status::unavailable(std::move(text), std::move(reasons)).with_peer(peer_rank);

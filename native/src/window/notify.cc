@@ -36,6 +36,17 @@ std::string describe(const NotificationSet& ids) {
   return ids.size() > 8 ? text + ", ..." : text;
 }
 
+// A take of all could not keep its promise for an id that is there once and asked for twice.
+bool names_one_twice(const NotificationSet& ids, std::size_t notifications) {
+  if (ids.list.size() < 2) return false;
+  std::vector<bool> named(notifications);
+  for (const std::size_t id : ids.list) {
+    if (named[id]) return true;
+    named[id] = true;
+  }
+  return false;
+}
+
 }  // namespace
 
 Status Window::check_notify(int target, const NotifySpec& spec) {
@@ -95,6 +106,9 @@ Status Window::check_wait(const NotifyWait& what) const {
                          "notification " + std::to_string(highest) + " is not in 0 to " +
                              std::to_string(options_.notifications) + " exclusive");
   }
+  if (names_one_twice(what.ids, options_.notifications)) {
+    return Status::error(StatusCode::kInvalidArgument, "a notification is named twice");
+  }
   if (what.count == 0) return Status::error(StatusCode::kInvalidArgument, "count must be >= 1");
   if (what.source != kAnySource && (what.source < 0 || what.source >= options_.size)) {
     return Status::error(StatusCode::kOutOfRange,
@@ -134,7 +148,7 @@ bool Window::all_others_lost() const {
 // What has arrived was looked at before: now the loss of who could still send counts.
 Status Window::lost_waiting(const NotifyWait& what) {
   refresh_lost();
-  if (what.source != kAnySource) return first_lost(std::span(&what.source, 1), "wait_notify");
+  if (what.source != kAnySource) return first_lost(std::span(&what.source, 1));
   std::lock_guard lock(lost_mutex_);
   int rank = -1;
   if (lost_reported_ < lost_.size()) {
@@ -143,8 +157,8 @@ Status Window::lost_waiting(const NotifyWait& what) {
     rank = lost_.back();
   }
   if (rank < 0) return {};
-  return Status::error(StatusCode::kPeerLost, "wait_notify: rank " + std::to_string(rank) +
-                                                  " left without freeing the window")
+  return Status::error(StatusCode::kPeerLost,
+                       "rank " + std::to_string(rank) + " left without freeing the window")
       .with_peer(rank);
 }
 
@@ -176,9 +190,13 @@ Status Window::test_notify(TakeMode mode, const NotifyWait& what,
   if (Status status = check_wait(what); !status.ok()) return status;
   engine_->progress();
   if (take(mode, what, taken)) return {};
-  if (watcher_ == nullptr) return {};
-  watcher_->drain();
-  take(mode, what, taken);  // what came between the look and the drain
+  if (watching_.load(std::memory_order_acquire) == nullptr) return {};
+  const Inside inside(*this);
+  if (closing_.load()) return {};
+  NotifyWatcher& watcher = *watching_.load(std::memory_order_acquire);
+  watcher.drain();
+  // What came between the look and the drain; behind it there may be more.
+  if (take(mode, what, taken)) watcher.tell();
   return {};
 }
 
@@ -203,7 +221,7 @@ Status Window::wait_notify(TakeMode mode, const NotifyWait& what, const Deadline
       break;
     }
     if (end == WaitEnd::kInterrupted) {
-      status = waited(end, "wait_notify");
+      status = waited(end);
       break;
     }
     status = lost_waiting(what);
@@ -241,6 +259,7 @@ Result<int> Window::notify_fileno() {
     auto watcher = NotifyWatcher::start(control_.header().doorbell, *board_);
     if (!watcher.ok()) return watcher.status();
     watcher_ = watcher.take();
+    watching_.store(watcher_.get(), std::memory_order_release);  // pairs with test_notify
   }
   return watcher_->fd();
 }

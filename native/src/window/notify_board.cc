@@ -175,7 +175,8 @@ std::size_t& NotifyBoard::cursor(const NotificationSet& ids) {
   }
   // Few sets are in use at a time; one that is forgotten begins anew.
   if (cursors_.size() == kMaxCursors) cursors_.erase(cursors_.begin());
-  return cursors_.emplace_back(ids.first, ids.last, digest, kNoId).served;
+  cursors_.push_back({ids.first, ids.last, digest, kNoId});
+  return cursors_.back().served;
 }
 
 bool NotifyBoard::search(const NotificationSet& ids, std::uint64_t count, int source,
@@ -201,7 +202,8 @@ bool NotifyBoard::take_any(const NotificationSet& ids, std::uint64_t count, int 
                            bool consume, Notification* taken) {
   std::lock_guard lock(mutex_);
   collect(ids, source);
-  std::size_t& served = cursor(ids);
+  std::size_t nowhere = kNoId;
+  std::size_t& served = ids.size() == 1 ? nowhere : cursor(ids);
   std::size_t id = 0;
   if (!search(ids, count, source, served, &id)) return false;
   *taken = take(id, count, source, consume);

@@ -44,11 +44,13 @@ void NotifyWatcher::watch() {
     const std::uint64_t arrivals = board_.arrivals();
     if (arrivals != told) {
       told = arrivals;
-      eventfd_write(event_.get(), 1);
+      tell();
     }
     if (!stop_.load(std::memory_order_relaxed)) sleeper.sleep(kLongestSleep);
   }
 }
+
+void NotifyWatcher::tell() { eventfd_write(event_.get(), 1); }
 
 void NotifyWatcher::drain() {
   eventfd_t count = 0;

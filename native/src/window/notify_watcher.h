@@ -25,6 +25,8 @@ class NotifyWatcher {
   [[nodiscard]] int fd() const { return event_.get(); }
   /// Makes the descriptor unreadable until something arrives that arrived after this call began.
   void drain();
+  /// Makes the descriptor readable: there is more to look at.
+  void tell();
 
  private:
   NotifyWatcher(Doorbell& doorbell, const NotifyBoard& board, Descriptor event)

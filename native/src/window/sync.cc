@@ -18,31 +18,30 @@ constexpr unsigned kAllAssertions = 31;
 
 }  // namespace
 
-Status Window::waited(WaitEnd end, const char* call) const {
+Status Window::waited(WaitEnd end) const {
   if (end == WaitEnd::kReady) return {};
   if (end == WaitEnd::kTimedOut) {
-    return Status::error(StatusCode::kTimeout, std::string(call) + " timed out");
+    return Status::error(StatusCode::kTimeout, "timed out");
   }
-  return Status::error(StatusCode::kCanceled, std::string(call) + " was interrupted by a signal");
+  return Status::error(StatusCode::kCanceled, "interrupted by a signal");
 }
 
-Status Window::first_lost(std::span<const int> group, const char* call) {
+Status Window::first_lost(std::span<const int> group) {
   refresh_lost();
   for (const int rank : group) {
     if (!link(rank).lost.load(std::memory_order_relaxed)) continue;
-    return Status::error(StatusCode::kPeerLost, std::string(call) + ": rank " +
-                                                    std::to_string(rank) +
-                                                    " left without freeing the window")
+    return Status::error(StatusCode::kPeerLost,
+                         "rank " + std::to_string(rank) + " left without freeing the window")
         .with_peer(rank);
   }
   return {};
 }
 
-Status Window::first_lost(const char* call) {
+Status Window::any_lost() {
   refresh_lost();
   if (lost_seen_.load(std::memory_order_relaxed) == 0) return {};
   for (int rank = 0; rank < options_.size; ++rank) {
-    if (Status status = first_lost(std::span(&rank, 1), call); !status.ok()) return status;
+    if (Status status = first_lost(std::span(&rank, 1)); !status.ok()) return status;
   }
   return {};
 }
@@ -84,8 +83,12 @@ Status Window::advance_barrier(const Deadline& deadline) {
              control_.header().lost_count.load(std::memory_order_relaxed) != 0;
     });
     if (heard.load(std::memory_order_acquire) >= barrier_.epoch) continue;
-    if (Status status = first_lost("fence"); !status.ok()) return status;
-    return waited(end, "fence");
+    if (Status status = any_lost(); !status.ok()) return status;
+    if (end == WaitEnd::kTimedOut) {
+      return Status::error(StatusCode::kTimeout, "timed out waiting to hear from rank " +
+                                                     std::to_string((me + size - distance) % size));
+    }
+    return waited(end);
   }
   barrier_.running = false;
   return {};
@@ -115,18 +118,17 @@ Status Window::fence(unsigned assertion, const Deadline& deadline) {
   return status;
 }
 
-Status Window::check_group(const std::vector<int>& group, const char* call) const {
+Status Window::check_group(const std::vector<int>& group) const {
   std::vector<bool> named(static_cast<std::size_t>(options_.size));
   for (const int rank : group) {
     if (rank < 0 || rank >= options_.size) {
-      return Status::error(StatusCode::kOutOfRange, std::string(call) + ": rank " +
-                                                        std::to_string(rank) + " is not in 0 to " +
-                                                        std::to_string(options_.size - 1));
+      return Status::error(
+          StatusCode::kOutOfRange,
+          "rank " + std::to_string(rank) + " is not in 0 to " + std::to_string(options_.size - 1));
     }
     if (named[static_cast<std::size_t>(rank)]) {
-      return Status::error(
-          StatusCode::kInvalidArgument,
-          std::string(call) + ": rank " + std::to_string(rank) + " is named twice");
+      return Status::error(StatusCode::kInvalidArgument,
+                           "rank " + std::to_string(rank) + " is named twice");
     }
     named[static_cast<std::size_t>(rank)] = true;
   }
@@ -135,14 +137,14 @@ Status Window::check_group(const std::vector<int>& group, const char* call) cons
 
 // Until `arrived` holds for every rank of the group, or one of them is lost.
 template <class Arrived>
-Status Window::wait_for_all(std::span<const int> group, const Arrived& arrived, const char* call,
+Status Window::wait_for_all(std::span<const int> group, const Arrived& arrived,
                             const Deadline& deadline) {
   while (!std::ranges::all_of(group, arrived)) {
     const WaitEnd end = wait_on(control_.header().doorbell, *engine_, options_.wait, deadline, [&] {
       return std::ranges::all_of(group, arrived) || news_of_loss();
     });
     if (std::ranges::all_of(group, arrived)) break;
-    if (Status status = first_lost(group, call); !status.ok()) return status;
+    if (Status status = first_lost(group); !status.ok()) return status;
     if (end == WaitEnd::kTimedOut) {
       std::string missing;
       for (const int rank : group) {
@@ -150,14 +152,14 @@ Status Window::wait_for_all(std::span<const int> group, const Arrived& arrived, 
       }
       return Status::error(StatusCode::kTimeout, "timed out waiting for rank " + missing);
     }
-    if (Status status = waited(end, call); !status.ok()) return status;
+    if (Status status = waited(end); !status.ok()) return status;
   }
   return {};
 }
 
 Status Window::start(const std::vector<int>& group, const Deadline& deadline) {
   if (Status status = usable(); !status.ok()) return status;
-  if (Status status = check_group(group, "start"); !status.ok()) return status;
+  if (Status status = check_group(group); !status.ok()) return status;
   const BusyScope busy(sync_busy_);
   if (Status status = busy.status("start"); !status.ok()) return status;
   {
@@ -168,7 +170,7 @@ Status Window::start(const std::vector<int>& group, const Deadline& deadline) {
     const auto t = static_cast<std::size_t>(target);
     return control_.peer(t).posts.load(std::memory_order_acquire) > posts_taken_[t];
   };
-  Status status = wait_for_all(group, posted, "start", deadline);
+  Status status = wait_for_all(group, posted, deadline);
   std::lock_guard lock(sync_mutex_);
   if (status.ok()) {
     for (const int target : group) ++posts_taken_[static_cast<std::size_t>(target)];
@@ -210,8 +212,8 @@ Status Window::complete(const Deadline& deadline) {
 
 Status Window::post(const std::vector<int>& group) {
   if (Status status = usable(); !status.ok()) return status;
-  if (Status status = check_group(group, "post"); !status.ok()) return status;
-  if (Status status = first_lost(group, "post"); !status.ok()) return status;
+  if (Status status = check_group(group); !status.ok()) return status;
+  if (Status status = first_lost(group); !status.ok()) return status;
   std::lock_guard lock(sync_mutex_);
   if (Status status = epochs_.begin_post(); !status.ok()) return status;
   epochs_.posted(group);
@@ -239,7 +241,7 @@ Status Window::wait_exposure(const Deadline& deadline) {
     const auto o = static_cast<std::size_t>(origin);
     return control_.peer(o).completes.load(std::memory_order_acquire) > completes_taken_[o];
   };
-  Status status = wait_for_all(group, completed, "wait", deadline);
+  Status status = wait_for_all(group, completed, deadline);
   std::lock_guard lock(sync_mutex_);
   if (status.ok()) {
     for (const int origin : group) ++completes_taken_[static_cast<std::size_t>(origin)];
@@ -273,9 +275,9 @@ Status Window::lost_holder(int target, bool exclusive) {
                                  exclusive, &holds);
     if (!status.ok()) return status;
     if (holds) {
-      return Status::error(StatusCode::kPeerLost,
-                           "rank " + std::to_string(rank) + " left the window with the lock of rank " +
-                               std::to_string(target))
+      return Status::error(StatusCode::kPeerLost, "rank " + std::to_string(rank) +
+                                                      " left the window with the lock of rank " +
+                                                      std::to_string(target))
           .with_peer(rank);
     }
   }
@@ -290,9 +292,9 @@ Status Window::lock_one(int target, bool exclusive, const Deadline& deadline) {
           control_.header().doorbell, *engine_, options_.wait, deadline,
           [&] { return granted() || closing_.load(std::memory_order_relaxed) || news_of_loss(); });
       if (granted()) return {};
-      if (Status status = first_lost(std::span(&target, 1), "lock"); !status.ok()) return status;
+      if (Status status = first_lost(std::span(&target, 1)); !status.ok()) return status;
       if (Status status = usable(); !status.ok()) return status;
-      if (Status status = waited(end, "lock"); !status.ok()) return status.with_peer(target);
+      if (Status status = waited(end); !status.ok()) return status.with_peer(target);
     }
   };
   return lock_->acquire(static_cast<std::size_t>(target), exclusive, wait);
@@ -332,7 +334,7 @@ Status Window::unlock(int target, const Deadline& deadline) {
   Status status = lock_->release(t, exclusive);
   std::lock_guard lock(sync_mutex_);
   epochs_.unlocked(t);
-  if (lost) return first_lost(std::span(&target, 1), "unlock");
+  if (lost) return first_lost(std::span(&target, 1));
   return status.ok() ? status : post_error(target, status);
 }
 

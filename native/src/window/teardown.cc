@@ -34,13 +34,11 @@ Status Window::free(const Deadline& deadline) {
     if (status.code() == StatusCode::kTimeout || status.code() == StatusCode::kCanceled) {
       std::lock_guard lock(sync_mutex_);
       epochs_.set_pending(PendingCall::kFree);
-      return status.code() == StatusCode::kTimeout
-                 ? Status::error(StatusCode::kTimeout, "free timed out")
-                 : status;
+      return status;
     }
     if (!status.ok()) {
       // With a rank lost there is no barrier to pass; what is ours goes all the same.
-      log_line(LogLevel::kWarning, "window freed without " + std::string(status.text()));
+      log_line(LogLevel::kWarning, "window freed alone: " + std::string(status.text()));
       withdraw_memory();
       tell_lost();
     }
@@ -96,6 +94,7 @@ void Window::close_down() {
   while (inside_.load() != 0) std::this_thread::sleep_for(std::chrono::microseconds(20));
   {
     std::lock_guard lock(sync_mutex_);
+    watching_.store(nullptr);
     watcher_.reset();
   }
   for (int rank = 0; rank < options_.size; ++rank) {

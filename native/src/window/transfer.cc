@@ -256,6 +256,9 @@ Status Window::accumulate(const ReduceRequest& request, OriginArray origin, Orig
   }
   const bool has_origin = origin.base != nullptr;
   const bool has_result = result.base != nullptr;
+  if (!has_origin && request.op != ReduceOp::kNoOp) {
+    return Status::error(StatusCode::kInvalidArgument, "every op but no_op needs an origin");
+  }
   const std::size_t nbytes = (has_origin ? origin : result).runs.total_bytes();
   StridedRuns there = place.layout != nullptr ? *place.layout : StridedRuns(nbytes);
   if (there.total_bytes() != nbytes ||
@@ -326,7 +329,7 @@ Status Window::wait(const Completion& completion, const Deadline& deadline) {
     engine_->progress();
     return completion.done();
   });
-  if (end != WaitEnd::kReady) return waited(end, "wait");
+  if (end != WaitEnd::kReady) return waited(end);
   return completion.status();
 }
 
@@ -334,11 +337,12 @@ Status Window::wait_outstanding(int target, const Deadline& deadline) {
   Link& to = link(target);
   if (to.inline_data) return {};
   Status status = wait(to.outstanding, deadline);
-  if (!to.outstanding.done()) return status;
   std::vector<std::shared_ptr<void>> released;
   std::lock_guard lock(to.publish_mutex);
+  // Asked under the mutex: what another thread issued meanwhile it holds, before or after this.
+  if (!to.outstanding.done()) return status;
   released.swap(to.held);
-  return status;
+  return to.outstanding.take_status();  // a failed operation is reported once
 }
 
 void Window::hold(int target, std::shared_ptr<void> memory) {

@@ -45,6 +45,8 @@ WaitEnd wait_on(Doorbell& doorbell, Engine& engine, const WaitPolicy& policy,
       if (ready()) return WaitEnd::kReady;
       if (deadline.expired()) return WaitEnd::kTimedOut;
       const bool busy = engine.needs_progress();
+      // Another thread may have made the last progress between the look and the question.
+      if (!busy && ready()) return WaitEnd::kReady;
       end = sleeper.sleep(deadline.remaining(busy ? kLongestSleepInProgress : kLongestSleep));
     }
     engine.progress();

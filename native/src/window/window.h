@@ -273,16 +273,15 @@ class Window {
   Status wait_outstanding(int target, const Deadline& deadline);
 
   // sync.cc
-  Status check_group(const std::vector<int>& group, const char* call) const;
+  Status check_group(const std::vector<int>& group) const;
   template <class Arrived>
-  Status wait_for_all(std::span<const int> group, const Arrived& arrived, const char* call,
-                      const Deadline& deadline);
+  Status wait_for_all(std::span<const int> group, const Arrived& arrived, const Deadline& deadline);
   Status advance_barrier(const Deadline& deadline);
-  Status waited(WaitEnd end, const char* call) const;
+  Status waited(WaitEnd end) const;
   Status lost_holder(int target, bool exclusive);
   Status lock_one(int target, bool exclusive, const Deadline& deadline);
-  [[nodiscard]] Status first_lost(std::span<const int> group, const char* call);
-  [[nodiscard]] Status first_lost(const char* call);
+  [[nodiscard]] Status first_lost(std::span<const int> group);
+  [[nodiscard]] Status any_lost();
   Status complete_outstanding(const Deadline& deadline);
 
   // notify.cc
@@ -323,8 +322,9 @@ class Window {
   std::unique_ptr<WindowLock> lock_;
   Epochs epochs_;
   std::unique_ptr<NotifyBoard> board_;
-  std::unique_ptr<NotifyWatcher> watcher_;
-  std::mutex sync_mutex_;               // epochs; never held while waiting
+  std::unique_ptr<NotifyWatcher> watcher_;         // guarded by sync_mutex_
+  std::atomic<NotifyWatcher*> watching_{nullptr};  // the same, for who is inside
+  std::mutex sync_mutex_;                          // epochs; never held while waiting
   std::atomic<bool> sync_busy_{false};  // a fence, start, complete, wait or free is running
   Barrier barrier_;
   std::size_t complete_next_ = 0;           // how far a pending complete came

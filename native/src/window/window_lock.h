@@ -37,7 +37,8 @@ class WindowLock {
   /// was interrupted.
   Status acquire(std::size_t target, bool exclusive, const Wait& wait);
   Status release(std::size_t target, bool exclusive);
-  /// Whether `rank` holds the target's lock in a way that keeps an exclusive (or shared) request out.
+  /// Whether `rank` holds the target's lock in a way that keeps an exclusive (or shared) request
+  /// out.
   Status holds(std::size_t target, std::size_t rank, bool exclusive, bool* held);
 
  private:
