@@ -32,6 +32,7 @@ class Request:
 
 @final
 class Notification(structseq[int], tuple[int, int, int, int]):
+    __match_args__ = ("id", "source", "count", "value")
     @property
     def id(self) -> int: ...
     @property

@@ -110,6 +110,19 @@ class Window(_native.CoreWindow):
     in seconds (None: ``HIXL_RMA_TIMEOUT``, else none) and run signal handlers within 100 ms.
     """
 
+    # No instance dictionary: a method is found without looking into one first.
+    __slots__ = (
+        "__weakref__",
+        "_created",
+        "_exposures",
+        "_live",
+        "_local",
+        "_pid",
+        "comm",
+        "rank",
+        "size",
+    )
+
     rank: int
     size: int
     comm: Foreign

@@ -22,7 +22,7 @@ void Signature::intern() const {
   for (std::size_t i = 0; i < count_; ++i) names_[i] = PyUnicode_InternFromString(texts_[i]);
 }
 
-bool Signature::parse(PyObject* const* args, Py_ssize_t count, PyObject* names,
+bool Signature::parse_fully(PyObject* const* args, Py_ssize_t count, PyObject* names,
                       std::array<PyObject*, kMaxParameters>& values) const {
   const auto given = static_cast<std::size_t>(count);
   if (given > positional_) {
@@ -116,7 +116,8 @@ bool parse_integer(PyObject* object, const char* what, const char* operation, In
   return true;
 }
 
-bool parse_rank(PyObject* object, const char* what, int size, const char* operation, int* rank) {
+bool parse_rank_fully(PyObject* object, const char* what, int size, const char* operation,
+                      int* rank) {
   Integer number;
   if (!parse_integer(object, what, operation, &number)) return false;
   if (number.in(0, size - 1)) {

@@ -24,11 +24,21 @@ class Signature {
 
   /// Puts borrowed references into `values`; what was not given is null. Errors: TypeError.
   bool parse(PyObject* const* args, Py_ssize_t count, PyObject* names,
-             std::array<PyObject*, kMaxParameters>& values) const;
+             std::array<PyObject*, kMaxParameters>& values) const {
+    const auto given = static_cast<std::size_t>(count);
+    if (names != nullptr || given < required_ || given > positional_ ||
+        required_by_name_ != SIZE_MAX) {
+      return parse_fully(args, count, names, values);
+    }
+    for (std::size_t i = 0; i < count_; ++i) values[i] = i < given ? args[i] : nullptr;
+    return true;
+  }
 
   [[nodiscard]] const char* method() const { return method_; }
 
  private:
+  bool parse_fully(PyObject* const* args, Py_ssize_t count, PyObject* names,
+                   std::array<PyObject*, kMaxParameters>& values) const;
   bool by_name(PyObject* name, PyObject* value,
                std::array<PyObject*, kMaxParameters>& values) const;
   void intern() const;
@@ -60,8 +70,27 @@ std::string text_of(PyObject* object);
 /// __name__ of the object's type.
 std::string type_name(PyObject* object);
 
+/// An exact int that fits a long, the case that is to be fast.
+inline bool plain_integer(PyObject* object, long* value) {
+  if (!PyLong_CheckExact(object)) return false;
+  int overflow = 0;
+  *value = PyLong_AsLongAndOverflow(object, &overflow);
+  return overflow == 0;
+}
+
+bool parse_rank_fully(PyObject* object, const char* what, int size, const char* operation,
+                      int* rank);
+
 /// A rank of a group of `size`. Errors: RangeError, ArgumentTypeError.
-bool parse_rank(PyObject* object, const char* what, int size, const char* operation, int* rank);
+inline bool parse_rank(PyObject* object, const char* what, int size, const char* operation,
+                       int* rank) {
+  long value = 0;
+  if (!plain_integer(object, &value) || value < 0 || value >= size) {
+    return parse_rank_fully(object, what, size, operation, rank);
+  }
+  *rank = static_cast<int>(value);
+  return true;
+}
 /// None or absent gives `fallback`; -1 stands for no time-out. Errors: ArgumentError,
 /// ArgumentTypeError.
 bool parse_timeout(PyObject* object, double fallback, const char* operation, double* seconds);

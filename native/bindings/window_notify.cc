@@ -81,6 +81,12 @@ bool parse_source(PyObject* object, const Window& window, const char* operation,
 
 bool parse_notification(PyObject* object, const Window& window, const char* operation,
                         std::size_t* id) {
+  long plain = 0;
+  if (plain_integer(object, &plain) && plain >= 0 &&
+      static_cast<std::size_t>(plain) < window.notifications()) {
+    *id = static_cast<std::size_t>(plain);
+    return true;
+  }
   Integer number;
   if (!parse_integer(object, "notification", operation, &number)) return false;
   if (!number.in(0, static_cast<std::int64_t>(window.notifications()) - 1)) {

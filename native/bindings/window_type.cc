@@ -148,7 +148,10 @@ PyObject* free_method(PyObject* self, PyObject* const* args, Py_ssize_t count, P
   PyThreadState* state = PyEval_SaveThread();
   Status status = object->window->free(Deadline::after_seconds(seconds));
   PyEval_RestoreThread(state);
-  if (status.ok()) object->memory.reset();
+  if (status.ok()) {
+    object->window->release();
+    object->memory.reset();
+  }
   return answer(status, "free");
 }
 
@@ -162,6 +165,7 @@ PyObject* abort_method(PyObject* self, PyObject* const* args, Py_ssize_t count, 
   PyThreadState* state = PyEval_SaveThread();
   object->window->abort();
   PyEval_RestoreThread(state);
+  object->window->release();
   object->memory.reset();
   Py_RETURN_NONE;
 }
@@ -254,8 +258,8 @@ Window* open_window(PyObject* self, const char* operation) {
     raise_error(StatusCode::kClosed, "the window is not open", operation);
     return nullptr;
   }
-  if (Status status = window->usable(); !status.ok()) {
-    raise_status(status, operation);
+  if (window->closed()) [[unlikely]] {
+    raise_status(window->usable(), operation);
     return nullptr;
   }
   return window;
@@ -272,6 +276,11 @@ bool TargetArgument::parse(PyObject* self, const Window& window, PyObject* rank_
                            PyObject* displacement, const char* operation) {
   if (!parse_rank(rank_object, "target_rank", window.size(), operation, &rank)) return false;
   if (displacement == nullptr) return true;
+  long plain = 0;
+  if (plain_integer(displacement, &plain) && plain >= 0) {
+    place.displacement = static_cast<std::uint64_t>(plain);
+    return true;
+  }
   if (PyTuple_Check(displacement) || PySlice_Check(displacement) || displacement == Py_Ellipsis) {
     return select(self, displacement);
   }

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import hixl_rma as rma
-from support.windows import assert_bytes, pattern, raw
+from support.windows import assert_bytes, meet, pattern, raw
 
 pytestmark = [pytest.mark.mpi(min_size=2)]
 
@@ -33,7 +33,7 @@ def idle(win, comm, away):
     comm.Barrier()
     away(time.monotonic() + AWAY)
     back = time.monotonic()
-    comm.Barrier()
+    meet(comm)
     return back
 
 
@@ -88,7 +88,7 @@ def access_everything(win, comm):
         step()
         taken[name] = time.monotonic() - begin
     end = time.monotonic()
-    comm.Barrier()
+    meet(comm)
     return end, taken
 
 
@@ -103,7 +103,7 @@ def test_every_operation_completes_while_the_target_is_away(make, comm, away):
             back = idle(win, comm, away)
         else:
             comm.Barrier()
-            comm.Barrier()
+            meet(comm)
         back = comm.bcast(back, root=TARGET)
         if comm.rank == 0:
             # The clock is one for all processes of a host.
@@ -131,6 +131,7 @@ def test_the_very_first_operation_needs_no_help_of_the_target(make, comm):
             with win.lock(TARGET):
                 win.put(pattern(1, 64), TARGET, 0)
             end = time.monotonic()
+        meet(comm)
         back = comm.bcast(back, root=TARGET)
         if comm.rank == 0:
             assert end < back
@@ -160,6 +161,7 @@ def test_a_released_lock_reaches_its_waiter_while_the_target_is_away(make, comm)
             with win.lock(TARGET, timeout=20):
                 win.put(pattern(2, 8), TARGET, 0)
             end = time.monotonic()
+        meet(comm)
         back = comm.bcast(back, root=TARGET)
         if comm.rank != TARGET:
             assert end < back

@@ -29,6 +29,30 @@ def asleep(pid: int, thread: int | None = None, timeout: float = 20.0) -> None:
         time.sleep(0.002)
 
 
+class ProcessorQueue:
+    """How long the calling thread has stood ready to run while others had the processors.
+
+    Latencies less this time are those of the code, whatever else the machine does.
+    """
+
+    def __init__(self) -> None:
+        self._file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
+
+    def seconds(self) -> float:
+        """Return the total since the thread began."""
+        return int(os.pread(self._file, 100, 0).split()[1]) * 1e-9
+
+    def close(self) -> None:
+        """Close the file of the kernel's counters."""
+        os.close(self._file)
+
+
+def stolen_seconds() -> float:
+    """Return how long a hypervisor has kept the processors of this machine from it since boot."""
+    total = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    return int(total[8]) / os.sysconf("SC_CLK_TCK")
+
+
 class Worker(threading.Thread):
     """A thread that keeps the result or the error of its call."""
 

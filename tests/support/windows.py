@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -98,6 +99,13 @@ def open_window(
 def neighbours(comm: Any) -> tuple[int, int]:
     """Return the ranks to the right and to the left; both are this rank where it is alone."""
     return (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
+
+
+def meet(comm: Any) -> None:
+    """Wait for all ranks as a barrier does, but leave the processors to those that still work."""
+    request = comm.Ibarrier()
+    while not request.Test():
+        time.sleep(0.001)
 
 
 def pattern(seed: int, nbytes: int) -> Bytes:

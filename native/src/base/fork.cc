@@ -3,18 +3,14 @@
 
 #include <pthread.h>
 
-#include <atomic>
-
 namespace hixl_rma {
+
+constinit std::atomic<int> fork_count{0};
+
 namespace {
 
-std::atomic<int> generation{0};
-
-[[maybe_unused]] const int kRegistered =
-    pthread_atfork(nullptr, nullptr, [] { generation.fetch_add(1, std::memory_order_relaxed); });
+[[maybe_unused]] const int kRegistered = pthread_atfork(
+    nullptr, nullptr, [] { fork_count.fetch_add(1, std::memory_order_relaxed); });
 
 }  // namespace
-
-int fork_generation() { return generation.load(std::memory_order_relaxed); }
-
 }  // namespace hixl_rma

@@ -177,6 +177,7 @@ Status Window::connect_rank(int peer_rank, const Described& described, const Dea
   Link& to = link(peer_rank);
   to.nbytes = described.nbytes;
   to.disp_unit = described.disp_unit;
+  to.last_displacement = to.nbytes / to.disp_unit;
   to.withdrawable = described.withdrawable != 0;
   to.generation = described.generation;
   to.salt = described.salt;

@@ -199,14 +199,9 @@ void Epochs::waited() {
   post_group_.clear();
 }
 
-Status Epochs::may_flush(int target) const {
+Status Epochs::no_flush(int target) const {
   if (Status status = blocked_by_pending(PendingCall::kNone); !status.ok()) return status;
-  if (all_locked()) return {};
-  if (target < 0) {
-    return locks_held_ > 0 ? Status() : wrong_epoch("flush outside a lock epoch");
-  }
-  const std::uint8_t access = access_[static_cast<std::size_t>(target)].load();
-  if (access == kShared || access == kExclusive) return {};
+  if (target < 0) return locks_held_ > 0 ? Status() : wrong_epoch("flush outside a lock epoch");
   return wrong_epoch("flush of rank " + std::to_string(target) + ", which is not locked");
 }
 

@@ -65,20 +65,28 @@ class Epochs {
   [[nodiscard]] const std::vector<int>& post_group() const { return post_group_; }
 
   /// flush of one target (target >= 0) or of all (-1).
-  Status may_flush(int target) const;
+  Status may_flush(int target) const {
+    if (all_locked()) return {};
+    if (target >= 0 && pending_ == PendingCall::kNone) {
+      const auto access = access_[static_cast<std::size_t>(target)].load(std::memory_order_relaxed);
+      if (access == kShared || access == kExclusive) return {};
+    }
+    return no_flush(target);
+  }
   Status begin_free() const;
 
   /// Blocks every other call until `call` is made again; kNone ends it.
   void set_pending(PendingCall call);
   [[nodiscard]] PendingCall pending() const { return pending_; }
 
-  [[nodiscard]] bool all_locked() const { return global_.load() == Global::kLockAll; }
+  [[nodiscard]] bool all_locked() const { return global_.load(std::memory_order_relaxed) == Global::kLockAll; }
 
  private:
   enum class Global : std::uint8_t { kNone, kFence, kFenceUsed, kLockAll, kBlocked };
   enum : std::uint8_t { kNoAccess = 0, kShared = 1, kExclusive = 2, kStarted = 3 };
 
   Status no_access(std::size_t target) const;
+  Status no_flush(int target) const;
   Status blocked_by_pending(PendingCall mine) const;
   Status passive_conflict(const char* call) const;
 

@@ -43,7 +43,7 @@ Status Window::free(const Deadline& deadline) {
       tell_lost();
     }
   }
-  close_down();
+  quiesce();
   return {};
 }
 
@@ -51,7 +51,7 @@ void Window::abort() {
   if (closed() || fork_generation_ != fork_generation() || control_links_.empty()) return;
   withdraw_memory();
   tell_lost();
-  close_down();
+  quiesce();
 }
 
 // After this no byte of a peer lands in the memory: NOTE [never write late].
@@ -87,16 +87,18 @@ void Window::tell_lost() {
   }
 }
 
-void Window::close_down() {
+// No call begins any more, and those that run without the GIL have ended.
+void Window::quiesce() {
   closing_.store(true);
   wake_all(control_.header().doorbell);
-  // Waits of other threads end by themselves now; long copies when they are through.
   while (inside_.load() != 0) std::this_thread::sleep_for(std::chrono::microseconds(20));
-  {
-    std::lock_guard lock(sync_mutex_);
-    watching_.store(nullptr);
-    watcher_.reset();
-  }
+  std::lock_guard lock(sync_mutex_);
+  watcher_.reset();
+}
+
+void Window::release() {
+  if (!closed() || released_ || fork_generation_ != fork_generation()) return;
+  released_ = true;
   for (int rank = 0; rank < options_.size; ++rank) {
     Link& to = link(rank);
     if (!to.peer) continue;
@@ -109,11 +111,11 @@ void Window::close_down() {
     to.data_region = nullptr;
     to.data_regions.regions.clear();
     to.control_regions.regions.clear();
+    to.held.clear();
     to.peer.reset();
   }
   control_region_.reset();
   data_region_.reset();
-  closed_.store(true, std::memory_order_release);
 }
 
 void Window::learn_lost(std::uint64_t count) {
@@ -145,6 +147,7 @@ Window::~Window() {
     return;
   }
   if (!closed() && control_region_ != nullptr && control_links_[0].endpoint() != nullptr) abort();
+  release();
 }
 
 }  // namespace hixl_rma

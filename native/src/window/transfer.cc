@@ -35,15 +35,12 @@ void merge_neighbours(std::vector<Piece>& pieces) {
 
 }  // namespace
 
-Status Window::usable() const {
+Status Window::not_usable() const {
   if (fork_generation_ != fork_generation()) {
     return Status::error(StatusCode::kForked,
                          "the window belongs to the parent process: a forked child cannot use it");
   }
-  if (closed_.load(std::memory_order_acquire) || closing_.load(std::memory_order_acquire)) {
-    return Status::error(StatusCode::kClosed, "the window was freed");
-  }
-  return {};
+  return Status::error(StatusCode::kClosed, "the window was freed");
 }
 
 Status Window::check_target(int target) {
@@ -60,11 +57,6 @@ Status Window::check_target(int target) {
         .with_peer(target);
   }
   return {};
-}
-
-Status Window::access(int target) {
-  if (Status status = check_target(target); !status.ok()) return status;
-  return epochs_.may_access(static_cast<std::size_t>(target));
 }
 
 Status Window::range_error(int target, const std::string& displacement,
@@ -84,11 +76,9 @@ Status Window::place_offset(int target, const TargetPlace& place, std::ptrdiff_t
   const std::uint64_t unit = place.layout == nullptr ? to.disp_unit : 1;
   const auto below = static_cast<std::uint64_t>(-lowest);
   const auto length = static_cast<std::uint64_t>(highest - lowest);
-  if (displacement > to.nbytes / unit) {
-    return range_error(target, std::to_string(displacement), length);
-  }
+  const std::uint64_t last = place.layout == nullptr ? to.last_displacement : to.nbytes;
   const std::uint64_t at = displacement * unit;
-  if (below > at || !in_range(at - below, length, to.nbytes)) {
+  if (displacement > last || below > at || !in_range(at - below, length, to.nbytes)) {
     return range_error(target, std::to_string(displacement), length);
   }
   *offset = at;
@@ -225,7 +215,7 @@ Status Window::move_array(OriginArray& origin, int target, bool put, const Targe
 Status Window::locate(int target, std::uint64_t displacement, std::uint64_t nbytes,
                       std::uint64_t* offset) const {
   const Link& to = link(target);
-  if (displacement > to.nbytes / to.disp_unit ||
+  if (displacement > to.last_displacement ||
       !in_range(displacement * to.disp_unit, nbytes, to.nbytes)) {
     return range_error(target, std::to_string(displacement), nbytes);
   }
@@ -351,24 +341,32 @@ void Window::hold(int target, std::shared_ptr<void> memory) {
   to.held.push_back(std::move(memory));
 }
 
+Status Window::flush_rank(int rank, FlushScope scope, const Deadline& deadline) {
+  Link& to = link(rank);
+  Status status;
+  if (to.inline_data) {
+    status = to.data->flush(scope, nullptr).status;
+  } else {
+    status = wait_outstanding(rank, deadline);
+    if (!status.ok()) return status;
+    status = engine_->run([&](Completion* done) { return to.data->flush(scope, done); });
+  }
+  return status.ok() ? status : post_error(rank, status);
+}
+
 Status Window::flush(int target, FlushScope scope, const Deadline& deadline) {
   if (target != -1) {
-    if (Status status = check_target(target); !status.ok()) return status;
-  } else if (Status status = usable(); !status.ok()) {
-    return status;
+    if (!ready() || !known_alive(target)) [[unlikely]] {
+      if (Status status = check_target(target); !status.ok()) return status;
+    }
+    if (Status status = epochs_.may_flush(target); !status.ok()) return status;
+    return flush_rank(target, scope, deadline);
   }
-  if (Status status = epochs_.may_flush(target); !status.ok()) return status;
-  const int first = target < 0 ? 0 : target;
-  const int last = target < 0 ? options_.size : target + 1;
-  for (int rank = first; rank < last; ++rank) {
-    Link& to = link(rank);
-    if (to.lost.load(std::memory_order_relaxed)) continue;
-    if (Status status = wait_outstanding(rank, deadline); !status.ok()) return status;
-    Status status =
-        to.inline_data
-            ? to.data->flush(scope, nullptr).status
-            : engine_->run([&](Completion* done) { return to.data->flush(scope, done); });
-    if (!status.ok()) return post_error(rank, status);
+  if (Status status = usable(); !status.ok()) return status;
+  if (Status status = epochs_.may_flush(-1); !status.ok()) return status;
+  for (int rank = 0; rank < options_.size; ++rank) {
+    if (link(rank).lost.load(std::memory_order_relaxed)) continue;
+    if (Status status = flush_rank(rank, scope, deadline); !status.ok()) return status;
   }
   return {};
 }

@@ -134,7 +134,12 @@ class Window {
   Status put_array(OriginArray origin, int target, const TargetPlace& place, Issue& issue);
   Status get_array(OriginArray origin, int target, const TargetPlace& place, Issue& issue);
   /// Usable, the target alive, an access epoch open to it.
-  Status access(int target);
+  Status access(int target) {
+    if (!ready() || !known_alive(target)) [[unlikely]] {
+      if (Status status = check_target(target); !status.ok()) return status;
+    }
+    return epochs_.may_access(static_cast<std::size_t>(target));
+  }
   /// Byte offset of `nbytes` at a displacement, checked to lie inside the target's memory.
   Status locate(int target, std::uint64_t displacement, std::uint64_t nbytes,
                 std::uint64_t* offset) const;
@@ -189,8 +194,12 @@ class Window {
   /// Local: withdraws the memory and tells every rank that this one is lost. A lock it holds stays
   /// taken: what it guards may be half done.
   void abort();
-  [[nodiscard]] bool closed() const { return closed_.load(std::memory_order_acquire); }
-  Status usable() const;
+  /// After free or abort every call gives ClosedError.
+  [[nodiscard]] bool closed() const { return closing_.load(std::memory_order_acquire); }
+  /// Gives back what a closed window still has. Not while another thread may be inside an operation:
+  /// the bindings call it with the GIL, which short operations never release.
+  void release();
+  Status usable() const { return ready() ? Status() : not_usable(); }
 
   /// Keeps the window from being taken down while a thread works in it without the GIL.
   class Inside {
@@ -217,6 +226,7 @@ class Window {
     bool ordered = true;      // a notify follows earlier puts without a flush
     std::uint64_t nbytes = 0;
     std::uint64_t disp_unit = 1;
+    std::uint64_t last_displacement = 0;  // nbytes / disp_unit: divisions are slow
     bool withdrawable = false;     // created memory: may go while its owner lives
     std::uint64_t generation = 0;  // of the target's data memory when it was imported
     std::uint64_t salt = 0;        // of the records in the target's control memory
@@ -259,6 +269,16 @@ class Window {
   [[nodiscard]] Status no_transport(int peer_rank) const;
 
   // transfer.cc
+  [[nodiscard]] bool ready() const {
+    return fork_generation_ == fork_generation() && !closing_.load(std::memory_order_acquire);
+  }
+  /// A rank of the group, and no news that it was lost.
+  [[nodiscard]] bool known_alive(int target) const {
+    return static_cast<unsigned>(target) < static_cast<unsigned>(options_.size) &&
+           !news_of_loss() && !link(target).lost.load(std::memory_order_relaxed);
+  }
+  Status not_usable() const;
+  Status flush_rank(int rank, FlushScope scope, const Deadline& deadline);
   Status check_target(int target);
   Status range_error(int target, const std::string& displacement, std::uint64_t nbytes) const;
   /// Byte offset of a displacement, after checking that [lowest, highest) around it is inside.
@@ -293,7 +313,7 @@ class Window {
   Status notify_timeout(const NotifyWait& what, TakeMode mode);
 
   // teardown.cc
-  void close_down();
+  void quiesce();
   void withdraw_memory();
   void tell_lost();
   /// Looks at the loss words when their count changed.
@@ -338,7 +358,7 @@ class Window {
   std::vector<int> lost_;          // in the order they were lost
   std::size_t lost_reported_ = 0;  // how many of them a wait on any source reported
   std::atomic<bool> closing_{false};
-  std::atomic<bool> closed_{false};
+  bool released_ = false;
   std::atomic<int> inside_{0};  // waits and long copies that run without the GIL
 };
 

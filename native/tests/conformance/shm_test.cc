@@ -16,9 +16,11 @@
 #include <fstream>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/wire.h"
+#include "memory/host/available_memory.h"
 #include "memory/host/shared_segment.h"
 #include "support/channel.h"
 #include "support/patience.h"
@@ -86,12 +88,15 @@ TEST(Shm, the_thread_and_its_descriptors_live_only_while_something_is_offered) {
   auto second = transport.value()->register_memory(view, Access::kReadWrite);
   ASSERT_OK(first);
   ASSERT_OK(second);
-  EXPECT_TRUE(has_server_thread());
   auto imported = transport.value()->import_region(first.value()->packed_key(), soon());
   ASSERT_OK(imported);
+  EXPECT_TRUE(has_server_thread());
   first.value()->stop_offering();
   EXPECT_TRUE(has_server_thread());  // the other one is still offered
   second.value()->stop_offering();
+  // It was joined; the kernel takes it off the list a moment later.
+  const Deadline deadline = soon();
+  while (has_server_thread() && !deadline.expired()) std::this_thread::yield();
   EXPECT_FALSE(has_server_thread());
   EXPECT_EQ(entries_of("/proc/self/fd"), descriptors);
   EXPECT_CODE(transport.value()->import_region(second.value()->packed_key(), soon()).status(),
@@ -176,6 +181,19 @@ TEST(Shm, nothing_has_a_name_in_the_file_system) {
     EXPECT_EQ(line.at(at - 1), '@') << line;  // abstract: no file
   }
   EXPECT_TRUE(found);
+}
+
+TEST(Shm, more_memory_than_there_is_is_refused_before_any_is_taken) {
+  const std::uint64_t available = available_memory();
+  EXPECT_GT(available, std::uint64_t{1} << 20);
+  EXPECT_LT(available, std::uint64_t{1} << 60);
+  for (const std::size_t nbytes : {available, 2 * available, std::size_t{1} << 61}) {
+    const std::array<SharedSegment::Range, 1> all = {SharedSegment::Range{0, nbytes}};
+    EXPECT_CODE(SharedSegment::create(nbytes, all).status(), StatusCode::kResourceExhausted);
+  }
+  EXPECT_CODE(SharedSegment::create(0, {}).status(), StatusCode::kResourceExhausted);
+  EXPECT_CODE(SharedSegment::create(std::size_t{1} << 63, {}).status(),
+              StatusCode::kResourceExhausted);
 }
 
 TEST(Shm, memory_outside_a_segment_is_unsupported) {

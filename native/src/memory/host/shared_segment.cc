@@ -6,8 +6,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <string>
+
+#include "memory/host/available_memory.h"
 
 namespace hixl_rma {
 namespace {
@@ -20,6 +24,24 @@ Status exhausted(const char* what, std::size_t nbytes, int error) {
              std::string(what) + " " + std::to_string(nbytes) + " bytes of shared memory failed",
              error)
       .with_operation("allocate");
+}
+
+// A memfd has no size limit of its own: asked for more than there is, the kernel would rather kill
+// processes than refuse. So the rest is compared with what is available before every step, which
+// also sees what other ranks of this host reserve at the same time; a sixteenth is left to the
+// host.
+Status reserve(int fd, std::size_t offset, std::size_t length) {
+  constexpr std::size_t kStep = std::size_t{256} << 20;
+  while (length > 0) {
+    const std::uint64_t available = available_memory();
+    if (length > available - available / 16) return exhausted("reserving", length, ENOMEM);
+    const std::size_t step = std::min(length, kStep);
+    const int error = posix_fallocate(fd, static_cast<off_t>(offset), static_cast<off_t>(step));
+    if (error != 0) return exhausted("reserving", length, error);
+    offset += step;
+    length -= step;
+  }
+  return {};
 }
 
 Result<std::byte*> map_pages(int fd, std::size_t offset, std::size_t nbytes) {
@@ -51,10 +73,7 @@ Result<std::shared_ptr<SharedSegment>> SharedSegment::create(std::size_t nbytes,
     return exhausted("sizing", nbytes, errno);
   }
   for (const auto& [offset, length] : reserved) {
-    if (length == 0) continue;
-    const int error =
-        posix_fallocate(descriptor.get(), static_cast<off_t>(offset), static_cast<off_t>(length));
-    if (error != 0) return exhausted("reserving", length, error);
+    if (Status status = reserve(descriptor.get(), offset, length); !status.ok()) return status;
   }
   if (fcntl(descriptor.get(), F_ADD_SEALS, kSeals) != 0) {
     return Status::from_errno(StatusCode::kInternal, "sealing a memfd failed", errno);
