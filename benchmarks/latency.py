@@ -3,10 +3,11 @@
 
     mpirun -n 2 python benchmarks/latency.py [--json FILE]
 
-Two rows of the design's table: put + flush with the target spinning in a wait, and put + notification
-one way with the waiter spinning. Both sides are measured in turns within one run, a turn being a batch
-of operations, and the figure is the median over the turns: machines drift by more than what is compared.
-Checks, counters and the public methods are what a program gets. Ends with status 1 when a goal is missed.
+Two rows of the design's table: put + flush with the target spinning in a wait, and put +
+notification one way with the waiter spinning. Both sides are measured in turns within one run, a
+turn being a batch of operations, and the figure is the median over the turns: machines drift by
+more than what is compared. Checks, counters and the public methods are what a program gets. Ends
+with status 1 when a goal is missed.
 """
 
 import argparse
@@ -116,7 +117,9 @@ def measure_notify(win: rma.Window, theirs: MPI.Win) -> dict[str, list[float]]:
     return samples
 
 
-def summary(samples: dict[str, list[float]], goal_us: float, goal_ratio: float) -> dict[str, object]:
+def summary(
+    samples: dict[str, list[float]], goal_us: float, goal_ratio: float
+) -> dict[str, object]:
     """Compare medians with the goals."""
     ours, mpi = (statistics.median(samples[name]) for name in ("ours", "mpi"))
     tail = sorted(samples["ours"])[len(samples["ours"]) * 99 // 100]

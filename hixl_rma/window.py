@@ -111,17 +111,17 @@ class Window(_native.CoreWindow):
     """
 
     # No instance dictionary: a method is found without looking into one first.
-    __slots__ = (
-        "__weakref__",
-        "_created",
-        "_exposures",
-        "_live",
-        "_local",
-        "_pid",
-        "comm",
-        "rank",
-        "size",
-    )
+    __slots__ = {
+        "__weakref__": "",
+        "_created": "the caller's memory of a created window",
+        "_exposures": "what each rank exposes",
+        "_live": "whether creation came to its end",
+        "_local": "the view that `local` returns",
+        "_pid": "the process it was made in",
+        "comm": "The communicator or bootstrap it was made over, as given.",
+        "rank": "The rank of the caller in the group of the window.",
+        "size": "The number of ranks of the group.",
+    }
 
     rank: int
     size: int

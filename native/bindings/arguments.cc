@@ -23,7 +23,7 @@ void Signature::intern() const {
 }
 
 bool Signature::parse_fully(PyObject* const* args, Py_ssize_t count, PyObject* names,
-                      std::array<PyObject*, kMaxParameters>& values) const {
+                            std::array<PyObject*, kMaxParameters>& values) const {
   const auto given = static_cast<std::size_t>(count);
   if (given > positional_) {
     PyErr_Format(PyExc_TypeError, "%s() takes at most %zu positional arguments (%zu given)",
@@ -124,10 +124,10 @@ bool parse_rank_fully(PyObject* object, const char* what, int size, const char* 
     *rank = static_cast<int>(number.value);
     return true;
   }
-  raise_error(StatusCode::kOutOfRange,
-              std::string(what) + " " + text_of(object) + " is not in 0 to " +
-                  std::to_string(size - 1),
-              operation);
+  raise_error(
+      StatusCode::kOutOfRange,
+      std::string(what) + " " + text_of(object) + " is not in 0 to " + std::to_string(size - 1),
+      operation);
   return false;
 }
 

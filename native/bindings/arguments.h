@@ -54,16 +54,17 @@ class Signature {
 
 /// An integer argument of any size.
 struct Integer {
-  bool fits = false;         ///< in a signed or an unsigned 64-bit number
+  bool fits = false;  ///< in a signed or an unsigned 64-bit number
   bool negative = false;
-  std::int64_t value = 0;    ///< when it fits a signed one
+  std::int64_t value = 0;       ///< when it fits a signed one
   std::uint64_t magnitude = 0;  ///< when it is not negative and fits
   [[nodiscard]] bool in(std::int64_t low, std::int64_t high) const {
     return fits && (negative || magnitude <= INT64_MAX) && value >= low && value <= high;
   }
 };
 
-/// Takes what is a number by __index__, but no bool. Errors: ArgumentTypeError, what __index__ raises.
+/// Takes what is a number by __index__, but no bool. Errors: ArgumentTypeError, what __index__
+/// raises.
 bool parse_integer(PyObject* object, const char* what, const char* operation, Integer* result);
 /// str(object), for messages.
 std::string text_of(PyObject* object);

@@ -26,21 +26,31 @@ bool holds_objects(const char* format) {
 
 std::optional<DataType> signed_of(std::size_t size) {
   switch (size) {
-    case 1: return DataType::kInt8;
-    case 2: return DataType::kInt16;
-    case 4: return DataType::kInt32;
-    case 8: return DataType::kInt64;
-    default: return std::nullopt;
+    case 1:
+      return DataType::kInt8;
+    case 2:
+      return DataType::kInt16;
+    case 4:
+      return DataType::kInt32;
+    case 8:
+      return DataType::kInt64;
+    default:
+      return std::nullopt;
   }
 }
 
 std::optional<DataType> unsigned_of(std::size_t size) {
   switch (size) {
-    case 1: return DataType::kUint8;
-    case 2: return DataType::kUint16;
-    case 4: return DataType::kUint32;
-    case 8: return DataType::kUint64;
-    default: return std::nullopt;
+    case 1:
+      return DataType::kUint8;
+    case 2:
+      return DataType::kUint16;
+    case 4:
+      return DataType::kUint32;
+    case 8:
+      return DataType::kUint64;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -116,9 +126,8 @@ bool ArrayArgument::contiguous() const {
 OriginArray ArrayArgument::array() const {
   if (contiguous()) return {data(), StridedRuns(nbytes())};
   const auto n = static_cast<std::size_t>(view_.ndim);
-  return {data(),
-          StridedRuns(itemsize(), std::span<const std::ptrdiff_t>(view_.shape, n),
-                      std::span<const std::ptrdiff_t>(view_.strides, n))};
+  return {data(), StridedRuns(itemsize(), std::span<const std::ptrdiff_t>(view_.shape, n),
+                              std::span<const std::ptrdiff_t>(view_.strides, n))};
 }
 
 std::optional<DataType> ArrayArgument::type() const {
@@ -129,19 +138,29 @@ std::optional<DataType> ArrayArgument::type() const {
   if (format[0] == '\0' || format[1] != '\0') return std::nullopt;
   if (complex) {
     switch (*format) {
-      case 'f': return DataType::kComplex64;
-      case 'd': return DataType::kComplex128;
-      case 'g': return DataType::kComplexLongDouble;
-      default: return std::nullopt;
+      case 'f':
+        return DataType::kComplex64;
+      case 'd':
+        return DataType::kComplex128;
+      case 'g':
+        return DataType::kComplexLongDouble;
+      default:
+        return std::nullopt;
     }
   }
   switch (*format) {
-    case '?': return DataType::kBool;
-    case 'e': return DataType::kFloat16;
-    case 'f': return DataType::kFloat32;
-    case 'd': return DataType::kFloat64;
-    case 'g': return DataType::kLongDouble;
-    default: break;
+    case '?':
+      return DataType::kBool;
+    case 'e':
+      return DataType::kFloat16;
+    case 'f':
+      return DataType::kFloat32;
+    case 'd':
+      return DataType::kFloat64;
+    case 'g':
+      return DataType::kLongDouble;
+    default:
+      break;
   }
   if (std::strchr("bhilqn", *format) != nullptr) return signed_of(itemsize());
   if (std::strchr("BHILQN", *format) != nullptr) return unsigned_of(itemsize());

@@ -41,7 +41,7 @@ std::vector<std::tuple<std::string, bool, std::string>> reports_of(const Engine&
 std::vector<std::tuple<std::string, std::string>> drain_log() {
   std::vector<std::tuple<std::string, std::string>> lines;
   for (auto& [level, text] : take_log()) {
-    const char* name = level == LogLevel::kDebug ? "debug"
+    const char* name = level == LogLevel::kDebug  ? "debug"
                        : level == LogLevel::kInfo ? "info"
                                                   : "warning";
     lines.emplace_back(name, std::move(text));
@@ -57,8 +57,8 @@ bool wait_request(RequestState& request, std::optional<double> timeout) {
   }
   if (!done) {
     const WithoutGil without(*request.window);
-    status = request.window->wait(request.completion,
-                                  Deadline::after_seconds(timeout.value_or(-1)));
+    status =
+        request.window->wait(request.completion, Deadline::after_seconds(timeout.value_or(-1)));
   }
   if (!request.completion.done()) throw_status(status, "wait");
   request.held.clear();
@@ -80,12 +80,10 @@ PyObject* wrap_request(std::shared_ptr<RequestState> state) {
 PYBIND11_MODULE(_core, module) {
   module.doc() = "Native engine of hixl_rma. Imported by hixl_rma._native alone.";
   module.attr("wire_version") = 1;
-  py::class_<Engine, std::shared_ptr<Engine>>(module, "Engine",
-                                              "The transports of this process.")
+  py::class_<Engine, std::shared_ptr<Engine>>(module, "Engine", "The transports of this process.")
       .def(py::init(&make_engine), py::arg("data_transports"))
       .def("reports", &reports_of, "(name, viable, reason) of each transport.");
-  py::class_<RequestState, std::shared_ptr<RequestState>>(module, "Request",
-                                                          "A native operation.")
+  py::class_<RequestState, std::shared_ptr<RequestState>>(module, "Request", "A native operation.")
       .def(
           "test",
           [](RequestState& request) {
@@ -102,8 +100,9 @@ PYBIND11_MODULE(_core, module) {
       [](const py::dict& classes) { return register_error_classes(classes.ptr()); },
       py::arg("classes"), "Give the exception class of each status code.");
   module.def(
-      "set_buffer_converter", [](const py::object& function) { set_buffer_converter(function.ptr()); },
-      py::arg("function"), "Give the function that finds a buffer in objects without one.");
+      "set_buffer_converter",
+      [](const py::object& function) { set_buffer_converter(function.ptr()); }, py::arg("function"),
+      "Give the function that finds a buffer in objects without one.");
   module.def("drain_log", &drain_log, "Take the (level, text) lines that native code left.");
   PyObject* type = make_window_type();
   if (type == nullptr || PyModule_AddObject(module.ptr(), "Window", type) != 0 ||

@@ -12,7 +12,7 @@ namespace {
 struct AccumulateCall {
   const Signature& signature;
   bool has_result;
-  bool single;   // exactly one element
+  bool single;  // exactly one element
   bool request;
 };
 
@@ -31,10 +31,10 @@ bool parse_op(PyObject* object, const char* operation, ReduceOp* op) {
     *op = *parsed;
     return true;
   }
-  raise_error(StatusCode::kInvalidArgument,
-              "op '" + name +
-                  "' is none of sum prod min max land lor lxor band bor bxor replace no_op",
-              operation);
+  raise_error(
+      StatusCode::kInvalidArgument,
+      "op '" + name + "' is none of sum prod min max land lor lxor band bor bxor replace no_op",
+      operation);
   return false;
 }
 
@@ -71,10 +71,10 @@ bool same_shape(const ArrayArgument& one, const ArrayArgument& other, DataType t
 
 bool one_element(const ArrayArgument& array, const char* what, const char* operation) {
   if (array.count() == 1) return true;
-  raise_error(StatusCode::kInvalidArgument,
-              std::string(what) + " must have exactly one element, not " +
-                  std::to_string(array.count()),
-              operation);
+  raise_error(
+      StatusCode::kInvalidArgument,
+      std::string(what) + " must have exactly one element, not " + std::to_string(array.count()),
+      operation);
   return false;
 }
 

@@ -6,22 +6,22 @@
 
 namespace hixl_rma::docs {
 
-#define HIXL_RMA_ORIGIN_AND_TARGET                                                              \
-  "origin : buffer\n"                                                                           \
+#define HIXL_RMA_ORIGIN_AND_TARGET                                                                \
+  "origin : buffer\n"                                                                             \
   "    Memory of the caller: numpy array, torch tensor on the CPU, any object with a buffer or\n" \
-  "    DLPack; any shape and strides, in C order.\n"                                            \
-  "target_rank : int\n"                                                                         \
-  "    Whose memory, 0 to size - 1.\n"                                                          \
-  "target_disp : int or basic index, default 0\n"                                               \
-  "    Displacement in units of the target, or an index of the target's shape (np.s_[:, 3]);\n" \
+  "    DLPack; any shape and strides, in C order.\n"                                              \
+  "target_rank : int\n"                                                                           \
+  "    Whose memory, 0 to size - 1.\n"                                                            \
+  "target_disp : int or basic index, default 0\n"                                                 \
+  "    Displacement in units of the target, or an index of the target's shape (np.s_[:, 3]);\n"   \
   "    a selection has as many bytes as the origin.\n"
 
-#define HIXL_RMA_ACCESS_ERRORS                                                        \
-  "EpochError\n"                                                                      \
-  "    When no access epoch is open to the target.\n"                                 \
-  "RangeError\n"                                                                      \
+#define HIXL_RMA_ACCESS_ERRORS                                                         \
+  "EpochError\n"                                                                       \
+  "    When no access epoch is open to the target.\n"                                  \
+  "RangeError\n"                                                                       \
   "    When a byte would lie outside the target's memory, or there is no such rank.\n" \
-  "PeerLostError\n"                                                                   \
+  "PeerLostError\n"                                                                    \
   "    When the target has left the window.\n"
 
 inline constexpr char kPut[] =
@@ -45,7 +45,8 @@ inline constexpr char kGet[] =
     "See MPI-4.1, 12.3.2.";
 
 inline constexpr char kPutNotify[] =
-    "put_notify($self, /, origin, target_rank, target_disp=0, *, notification, value=1, order='all')"
+    "put_notify($self, /, origin, target_rank, target_disp=0, *, notification, value=1, "
+    "order='all')"
     "\n--\n\n"
     "Put, and tell the target once the bytes are there.\n\n"
     "Parameters\n----------\n" HIXL_RMA_ORIGIN_AND_TARGET
@@ -59,7 +60,8 @@ inline constexpr char kPutNotify[] =
     "A put that fails delivers no notification.";
 
 inline constexpr char kGetNotify[] =
-    "get_notify($self, /, origin, target_rank, target_disp=0, *, notification, value=1, order='all')"
+    "get_notify($self, /, origin, target_rank, target_disp=0, *, notification, value=1, "
+    "order='all')"
     "\n--\n\n"
     "Get, and tell the target that its memory was read and may be reused.\n\n"
     "Parameters\n----------\n" HIXL_RMA_ORIGIN_AND_TARGET
@@ -130,7 +132,8 @@ inline constexpr char kWaitNotify[] =
     "timeout : float or None, default None\n    Seconds.\n\n"
     "Returns\n-------\n"
     "Notification\n"
-    "    id; source, the rank when one origin supplied all, else ANY_SOURCE; count; value, the sum\n"
+    "    id; source, the rank when one origin supplied all, else ANY_SOURCE; count; value, the "
+    "sum\n"
     "    (mod 2^64) of what arrived from these origins and was not reported before.\n\n"
     "Raises\n------\n"
     "NotifyTimeoutError\n    When the time is up; nothing is taken; the text says what was seen.\n"
@@ -146,7 +149,8 @@ inline constexpr char kWaitNotifySome[] =
 inline constexpr char kWaitNotifyAll[] =
     "wait_notify_all($self, /, notifications, *, count=1, source=ANY_SOURCE, consume=True, "
     "timeout=None)\n--\n\n"
-    "Wait until all of the ids have arrived `count` times; takes all or nothing. Returns a list in\n"
+    "Wait until all of the ids have arrived `count` times; takes all or nothing. Returns a list "
+    "in\n"
     "the order asked.";
 
 inline constexpr char kTestNotify[] =
@@ -185,7 +189,8 @@ inline constexpr char kFlushLocalAll[] =
 
 inline constexpr char kComplete[] =
     "complete($self, /, *, timeout=None)\n--\n\n"
-    "End the access epoch that `start` began: its operations are complete here, and at the targets\n"
+    "End the access epoch that `start` began: its operations are complete here, and at the "
+    "targets\n"
     "when their `wait` returns.";
 
 inline constexpr char kWait[] =

@@ -71,8 +71,8 @@ bool parse_source(PyObject* object, const Window& window, const char* operation,
     return true;
   }
   raise_error(StatusCode::kOutOfRange,
-              "source " + text_of(object) + " is not in 0 to " +
-                  std::to_string(window.size() - 1) + " and not ANY_SOURCE",
+              "source " + text_of(object) + " is not in 0 to " + std::to_string(window.size() - 1) +
+                  " and not ANY_SOURCE",
               operation);
   return false;
 }
@@ -104,9 +104,8 @@ bool parse_notify_spec(PyObject* const* values, const Window& window, const char
   }
   if (values[2] == nullptr) return true;
   if (!PyUnicode_Check(values[2])) {
-    raise_error(StatusCode::kInvalidType, "order takes \"all\" or \"self\", not " +
-                                              type_name(values[2]),
-                operation);
+    raise_error(StatusCode::kInvalidType,
+                "order takes \"all\" or \"self\", not " + type_name(values[2]), operation);
     return false;
   }
   const std::string order = text_of(values[2]);
@@ -117,10 +116,11 @@ bool parse_notify_spec(PyObject* const* values, const Window& window, const char
   return false;
 }
 
-bool NotificationArgument::parse_range(PyObject* range, const Window& window,
-                                       const char* operation, bool* taken) {
+bool NotificationArgument::parse_range(PyObject* range, const Window& window, const char* operation,
+                                       bool* taken) {
   *taken = false;
-  PyObject* parts[3] = {PyObject_GetAttrString(range, "start"), PyObject_GetAttrString(range, "stop"),
+  PyObject* parts[3] = {PyObject_GetAttrString(range, "start"),
+                        PyObject_GetAttrString(range, "stop"),
                         PyObject_GetAttrString(range, "step")};
   Integer numbers[3];
   bool parsed = true;

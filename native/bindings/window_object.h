@@ -19,10 +19,9 @@
 namespace hixl_rma {
 
 struct WindowObject {
-  PyObject_HEAD
-  std::shared_ptr<Window> window;             // null until prepared
-  std::unique_ptr<ArrayArgument> memory;      // the caller's, of a created window
-  double default_timeout;                     // seconds, -1 waits without
+  PyObject_HEAD std::shared_ptr<Window> window;  // null until prepared
+  std::unique_ptr<ArrayArgument> memory;         // the caller's, of a created window
+  double default_timeout;                        // seconds, -1 waits without
 };
 
 using Values = std::array<PyObject*, kMaxParameters>;
@@ -61,8 +60,8 @@ struct TargetArgument {
   int rank = 0;
   TargetPlace place;
   StridedRuns layout{0};
-  bool huge = false;      // a displacement that is no unsigned 64-bit number
-  std::string text;       // of a huge displacement
+  bool huge = false;  // a displacement that is no unsigned 64-bit number
+  std::string text;   // of a huge displacement
 
   /// `displacement` may be null (0). Errors: as parse_rank, and of the index.
   bool parse(PyObject* self, const Window& window, PyObject* rank_object, PyObject* displacement,

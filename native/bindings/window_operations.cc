@@ -151,9 +151,10 @@ bool VectorArguments::parse_rows(PyObject* ops, const char* operation, bool* tak
   Py_buffer view;
   if (PyObject_GetBuffer(ops, &view, PyBUF_RECORDS_RO) != 0) return false;
   const char* format = view.format == nullptr ? "B" : view.format;
-  const bool shaped = view.ndim == 2 && view.shape[1] == 3 && PyBuffer_IsContiguous(&view, 'C') != 0;
+  const bool shaped =
+      view.ndim == 2 && view.shape[1] == 3 && PyBuffer_IsContiguous(&view, 'C') != 0;
   const bool unsigned_words = view.itemsize == 8 && format[0] != '>' && format[0] != '!' &&
-                     std::strchr("LQN", format[std::strlen(format) - 1]) != nullptr;
+                              std::strchr("LQN", format[std::strlen(format) - 1]) != nullptr;
   const Py_ssize_t n = view.ndim == 2 ? view.shape[0] : 0;
   PyBuffer_Release(&view);
   if (!shaped || !unsigned_words) {
@@ -168,14 +169,15 @@ bool VectorArguments::parse_rows(PyObject* ops, const char* operation, bool* tak
   const auto* words = reinterpret_cast<const std::uint64_t*>(rows.data());
   pieces.reserve(static_cast<std::size_t>(n));
   for (Py_ssize_t i = 0; i < n; ++i, words += 3) {
-    pieces.push_back({reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(words[0])),
-                      words[1], static_cast<std::size_t>(words[2])});
+    pieces.push_back({reinterpret_cast<std::byte*>(static_cast<std::uintptr_t>(words[0])), words[1],
+                      static_cast<std::size_t>(words[2])});
   }
   return true;
 }
 
 bool VectorArguments::parse_entry(PyObject* entry, bool writable, const char* operation) {
-  PyObject* pair = PyTuple_Check(entry) || PyList_Check(entry) ? PySequence_Fast(entry, "") : nullptr;
+  PyObject* pair =
+      PyTuple_Check(entry) || PyList_Check(entry) ? PySequence_Fast(entry, "") : nullptr;
   if (pair == nullptr || PySequence_Fast_GET_SIZE(pair) != 2) {
     const bool sequence = pair != nullptr;
     Py_XDECREF(pair);
@@ -286,8 +288,7 @@ const VectorCall kGetVCall{kGetV, false, false};
 const VectorCall kPutNotifyVCall{kPutNotifyV, true, true};
 
 template <const VectorCall& kCall>
-PyObject* vector_method(PyObject* self, PyObject* const* args, Py_ssize_t count,
-                        PyObject* names) {
+PyObject* vector_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   return vector_call(self, kCall, args, count, names);
 }
 

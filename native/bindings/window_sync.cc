@@ -35,15 +35,15 @@ Status waiting(Window& window, const std::function<Status()>& call) {
 
 template <FlushScope kScope, const Signature& kSignature>
 PyObject* flush_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
-  return timed_call(self, kSignature, args, count, names, 1,
-                    [](Window& window, const Values& values, const Deadline& deadline) {
-                      int rank = 0;
-                      if (!parse_rank(values[0], "rank", window.size(), kSignature.method(),
-                                      &rank)) {
-                        return static_cast<PyObject*>(nullptr);
-                      }
-                      return answer(window.flush(rank, kScope, deadline), kSignature.method());
-                    });
+  return timed_call(
+      self, kSignature, args, count, names, 1,
+      [](Window& window, const Values& values, const Deadline& deadline) {
+        int rank = 0;
+        if (!parse_rank(values[0], "rank", window.size(), kSignature.method(), &rank)) {
+          return static_cast<PyObject*>(nullptr);
+        }
+        return answer(window.flush(rank, kScope, deadline), kSignature.method());
+      });
 }
 
 template <FlushScope kScope, const Signature& kSignature>
@@ -69,8 +69,7 @@ PyObject* fence_method(PyObject* self, PyObject* const* args, Py_ssize_t count, 
       self, kFence, args, count, names, 1,
       [](Window& window, const Values& values, const Deadline& deadline) -> PyObject* {
         Integer assertion{true, false, 0, 0};
-        if (values[0] != nullptr &&
-            !parse_integer(values[0], "assertion", "fence", &assertion)) {
+        if (values[0] != nullptr && !parse_integer(values[0], "assertion", "fence", &assertion)) {
           return nullptr;
         }
         const unsigned bits =
@@ -86,16 +85,15 @@ bool parse_group(PyObject* object, const Window& window, const char* operation,
       PyUnicode_Check(object) || PyBytes_Check(object) ? nullptr : PySequence_Fast(object, "");
   if (sequence == nullptr) {
     PyErr_Clear();
-    raise_error(StatusCode::kInvalidType, "ranks takes a sequence of ranks, not " +
-                                              type_name(object),
-                operation);
+    raise_error(StatusCode::kInvalidType,
+                "ranks takes a sequence of ranks, not " + type_name(object), operation);
     return false;
   }
   bool parsed = true;
   for (Py_ssize_t i = 0; parsed && i < PySequence_Fast_GET_SIZE(sequence); ++i) {
     int rank = 0;
-    parsed = parse_rank(PySequence_Fast_GET_ITEM(sequence, i), "rank", window.size(), operation,
-                        &rank);
+    parsed =
+        parse_rank(PySequence_Fast_GET_ITEM(sequence, i), "rank", window.size(), operation, &rank);
     group->push_back(rank);
   }
   Py_DECREF(sequence);
@@ -143,8 +141,8 @@ PyObject* wait_exposure_method(PyObject* self, PyObject* const* args, Py_ssize_t
                                PyObject* names) {
   return timed_call(self, kWaitExposure, args, count, names, 0,
                     [](Window& window, const Values&, const Deadline& deadline) {
-                      return answer(
-                          waiting(window, [&] { return window.wait_exposure(deadline); }), "wait");
+                      return answer(waiting(window, [&] { return window.wait_exposure(deadline); }),
+                                    "wait");
                     });
 }
 
@@ -182,8 +180,7 @@ PyObject* lock_method(PyObject* self, PyObject* const* args, Py_ssize_t count, P
 
 const Signature kUnlock("unlock", 1, 1, {"rank", "timeout"});
 
-PyObject* unlock_method(PyObject* self, PyObject* const* args, Py_ssize_t count,
-                        PyObject* names) {
+PyObject* unlock_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   return timed_call(
       self, kUnlock, args, count, names, 1,
       [](Window& window, const Values& values, const Deadline& deadline) -> PyObject* {
@@ -231,7 +228,8 @@ PyMethodDef kSyncMethods[] = {
     method<flush_method<FlushScope::kRemote, kFlush>>("flush", docs::kFlush),
     method<flush_method<FlushScope::kLocal, kFlushLocal>>("flush_local", docs::kFlushLocal),
     method<flush_all_method<FlushScope::kRemote, kFlushAll>>("flush_all", docs::kFlushAll),
-    method<flush_all_method<FlushScope::kLocal, kFlushLocalAll>>("flush_local_all", docs::kFlushLocalAll),
+    method<flush_all_method<FlushScope::kLocal, kFlushLocalAll>>("flush_local_all",
+                                                                 docs::kFlushLocalAll),
     method<fence_method>("_fence"),
     method<start_method>("_start"),
     method<complete_method>("complete", docs::kComplete),

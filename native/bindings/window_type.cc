@@ -62,9 +62,9 @@ const Signature kPrepare("_prepare", 8, 8,
                          {"engine", "rank", "size", "notifications", "disp_unit", "memory",
                           "notification_cap", "times"});
 
-// memory: a byte count to allocate, or the caller's buffer. times: (spin seconds, default time-out).
-PyObject* prepare_method(PyObject* self, PyObject* const* args, Py_ssize_t count,
-                         PyObject* names) {
+// memory: a byte count to allocate, or the caller's buffer. times: (spin seconds, default
+// time-out).
+PyObject* prepare_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   Values values;
   if (!kPrepare.parse(args, count, names, values)) return nullptr;
   return guarded([&]() -> PyObject* {
@@ -101,8 +101,7 @@ PyObject* prepare_method(PyObject* self, PyObject* const* args, Py_ssize_t count
 
 const Signature kConnect("_connect", 2, 2, {"descriptions", "timeout"});
 
-PyObject* connect_method(PyObject* self, PyObject* const* args, Py_ssize_t count,
-                         PyObject* names) {
+PyObject* connect_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   Values values;
   if (!kConnect.parse(args, count, names, values)) return nullptr;
   return guarded([&]() -> PyObject* {
@@ -123,8 +122,7 @@ PyObject* connect_method(PyObject* self, PyObject* const* args, Py_ssize_t count
 
 const Signature kSettle("_settle", 0, 0, {});
 
-PyObject* settle_method(PyObject* self, PyObject* const* args, Py_ssize_t count,
-                        PyObject* names) {
+PyObject* settle_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   Values values;
   if (!kSettle.parse(args, count, names, values)) return nullptr;
   Window& window = *as_window(self)->window;
@@ -173,8 +171,7 @@ PyObject* abort_method(PyObject* self, PyObject* const* args, Py_ssize_t count, 
 const Signature kMapped("_mapped", 1, 1, {"rank"});
 
 // (address, bytes, capsule that keeps the mapping) of a rank's memory, or None.
-PyObject* mapped_method(PyObject* self, PyObject* const* args, Py_ssize_t count,
-                        PyObject* names) {
+PyObject* mapped_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   Values values;
   if (!kMapped.parse(args, count, names, values)) return nullptr;
   Window* window = open_window(self, "remote");

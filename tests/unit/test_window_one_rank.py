@@ -3,6 +3,7 @@
 
 import copy
 import gc
+import inspect
 import pickle
 import subprocess
 import sys
@@ -220,7 +221,8 @@ def test_every_public_name_of_the_window_has_a_text():
     missing = [
         name
         for name in dir(rma.Window)
-        if not name.startswith("_") and not (getattr(rma.Window, name).__doc__ or "").strip()
+        if not name.startswith("_")
+        and not (inspect.getdoc(getattr(rma.Window, name)) or "").strip()
     ]
     assert not missing
 

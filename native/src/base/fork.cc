@@ -9,8 +9,8 @@ constinit std::atomic<int> fork_count{0};
 
 namespace {
 
-[[maybe_unused]] const int kRegistered = pthread_atfork(
-    nullptr, nullptr, [] { fork_count.fetch_add(1, std::memory_order_relaxed); });
+[[maybe_unused]] const int kRegistered =
+    pthread_atfork(nullptr, nullptr, [] { fork_count.fetch_add(1, std::memory_order_relaxed); });
 
 }  // namespace
 }  // namespace hixl_rma

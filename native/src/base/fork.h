@@ -5,8 +5,8 @@
 
 namespace hixl_rma {
 
-/// Counted up in every forked child, by a handler that fork.cc installs. Defined there and not here:
-/// who reads it makes the linker take the handler out of the static library, too.
+/// Counted up in every forked child, by a handler that fork.cc installs. Defined there and not
+/// here: who reads it makes the linker take the handler out of the static library, too.
 extern std::atomic<int> fork_count;
 
 /// How many forks lie between this process and the one that loaded the library: an object made

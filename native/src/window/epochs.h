@@ -79,7 +79,9 @@ class Epochs {
   void set_pending(PendingCall call);
   [[nodiscard]] PendingCall pending() const { return pending_; }
 
-  [[nodiscard]] bool all_locked() const { return global_.load(std::memory_order_relaxed) == Global::kLockAll; }
+  [[nodiscard]] bool all_locked() const {
+    return global_.load(std::memory_order_relaxed) == Global::kLockAll;
+  }
 
  private:
   enum class Global : std::uint8_t { kNone, kFence, kFenceUsed, kLockAll, kBlocked };

@@ -93,6 +93,7 @@ void Window::quiesce() {
   wake_all(control_.header().doorbell);
   while (inside_.load() != 0) std::this_thread::sleep_for(std::chrono::microseconds(20));
   std::lock_guard lock(sync_mutex_);
+  watching_.store(nullptr);
   watcher_.reset();
 }
 

@@ -196,8 +196,8 @@ class Window {
   void abort();
   /// After free or abort every call gives ClosedError.
   [[nodiscard]] bool closed() const { return closing_.load(std::memory_order_acquire); }
-  /// Gives back what a closed window still has. Not while another thread may be inside an operation:
-  /// the bindings call it with the GIL, which short operations never release.
+  /// Gives back what a closed window still has. Not while another thread may be inside an
+  /// operation: the bindings call it with the GIL, which short operations never release.
   void release();
   Status usable() const { return ready() ? Status() : not_usable(); }
 
@@ -227,10 +227,10 @@ class Window {
     std::uint64_t nbytes = 0;
     std::uint64_t disp_unit = 1;
     std::uint64_t last_displacement = 0;  // nbytes / disp_unit: divisions are slow
-    bool withdrawable = false;     // created memory: may go while its owner lives
-    std::uint64_t generation = 0;  // of the target's data memory when it was imported
-    std::uint64_t salt = 0;        // of the records in the target's control memory
-    std::string refusals;          // transports that could have carried data, and why not
+    bool withdrawable = false;            // created memory: may go while its owner lives
+    std::uint64_t generation = 0;         // of the target's data memory when it was imported
+    std::uint64_t salt = 0;               // of the records in the target's control memory
+    std::string refusals;                 // transports that could have carried data, and why not
     std::atomic<bool> lost{false};
     Completion outstanding;
     std::vector<std::shared_ptr<void>> held;  // what outstanding operations work on

@@ -125,6 +125,7 @@ TEST_P(WindowNotify, to_oneself_and_without_payload_work_like_any_other) {
     ASSERT_OK(note);
     EXPECT_EQ(note.value().source, 0);
     EXPECT_EQ(note.value().value, 0U);
+    ASSERT_OK(rank.fence());
   });
 }
 
@@ -192,6 +193,7 @@ TEST_P(WindowNotify, wrong_arguments_are_refused) {
     EXPECT_CODE(refused(one_of(1, 1, -2)), StatusCode::kOutOfRange);
     EXPECT_CODE(rank.window.notify_count(64, 0).status(), StatusCode::kOutOfRange);
     EXPECT_CODE(rank.window.reset_notify(64).status(), StatusCode::kOutOfRange);
+    ASSERT_OK(rank.fence());
   });
 }
 
@@ -280,6 +282,7 @@ TEST_P(WindowNotify, the_descriptor_may_be_asked_for_while_another_thread_tests)
     for (int i = 0; i < 20; ++i) EXPECT_OK(rank.notify(0, {.id = 1}));
     stop = true;
     tester.join();
+    ASSERT_OK(rank.fence());
   });
 }
 

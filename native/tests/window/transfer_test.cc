@@ -172,10 +172,11 @@ TEST_P(WindowTransfer, what_does_not_lie_inside_the_target_is_refused_before_a_b
       const StatusCode expected = line.inside ? StatusCode::kOk : StatusCode::kOutOfRange;
       EXPECT_CODE(rank.put(part, rank.right(), line.displacement), expected) << line.displacement;
       EXPECT_CODE(rank.get(part, rank.right(), line.displacement), expected) << line.displacement;
-      Window::Issue issue;
-      EXPECT_CODE(rank.window.put_pieces({{memory.data(), line.displacement, line.nbytes}},
-                                         rank.right(), issue),
-                  expected);
+      std::uint64_t offset = 0;
+      EXPECT_CODE(rank.window.locate(rank.right(), line.displacement, line.nbytes, &offset),
+                  expected)
+          << line.displacement;
+      EXPECT_EQ(offset, line.inside ? line.displacement * 8 : 0);
       EXPECT_CODE(accumulate(rank, {DataType::kUint8, ReduceOp::kSum},
                              {memory.data(), StridedRuns(line.nbytes)}, nothing(), rank.right(),
                              line.displacement),
