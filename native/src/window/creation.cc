@@ -65,7 +65,7 @@ Window::Window(std::shared_ptr<Engine> engine, const WindowOptions& options)
     : engine_(std::move(engine)),
       options_(options),
       layout_(static_cast<std::size_t>(options.size), options.notifications),
-      links_(std::make_unique<Link[]>(static_cast<std::size_t>(options.size))),
+      links_(std::make_unique<Link[]>(static_cast<std::uint32_t>(options.size))),
       control_links_(static_cast<std::size_t>(options.size)),
       epochs_(static_cast<std::size_t>(options.size)),
       posts_taken_(static_cast<std::size_t>(options.size)),

@@ -38,13 +38,15 @@ NotifyWatcher::~NotifyWatcher() {
 }
 
 void NotifyWatcher::watch() {
-  std::uint64_t told = 0;
   while (!stop_.load(std::memory_order_relaxed)) {
     Sleeper sleeper(doorbell_);
-    const std::uint64_t arrivals = board_.arrivals();
-    if (arrivals != told) {
-      told = arrivals;
-      tell();
+    {
+      std::lock_guard lock(mutex_);
+      const std::uint64_t arrivals = board_.arrivals();
+      if (arrivals != told_) {
+        told_ = arrivals;
+        tell();
+      }
     }
     if (!stop_.load(std::memory_order_relaxed)) sleeper.sleep(kLongestSleep);
   }
@@ -53,6 +55,9 @@ void NotifyWatcher::watch() {
 void NotifyWatcher::tell() { eventfd_write(event_.get(), 1); }
 
 void NotifyWatcher::drain() {
+  std::lock_guard lock(mutex_);
+  // Whoever drains looks once more: what has arrived by now needs no telling.
+  told_ = board_.arrivals();
   eventfd_t count = 0;
   eventfd_read(event_.get(), &count);
 }

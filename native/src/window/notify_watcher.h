@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <thread>
 
 #include "base/descriptor.h"
@@ -36,6 +37,8 @@ class NotifyWatcher {
   Doorbell& doorbell_;
   const NotifyBoard& board_;
   Descriptor event_;
+  std::mutex mutex_;
+  std::uint64_t told_ = 0;  // arrivals that the descriptor was made readable for, or that were seen
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };

@@ -49,12 +49,8 @@ Status Window::any_lost() {
 Status Window::complete_outstanding(const Deadline& deadline) {
   for (int rank = 0; rank < options_.size; ++rank) {
     if (link(rank).inline_data) continue;
-    if (Status status = wait_outstanding(rank, deadline); !status.ok()) return status;
-    Link& to = link(rank);
-    if (Status status = engine_->run(
-            [&](Completion* done) { return to.data->flush(FlushScope::kRemote, done); });
-        !status.ok()) {
-      return post_error(rank, status);
+    if (Status status = flush_rank(rank, FlushScope::kRemote, deadline); !status.ok()) {
+      return status;
     }
   }
   return {};
@@ -140,11 +136,12 @@ template <class Arrived>
 Status Window::wait_for_all(std::span<const int> group, const Arrived& arrived,
                             const Deadline& deadline) {
   while (!std::ranges::all_of(group, arrived)) {
+    // Looked at first: of a loss that is known already there will be no news.
+    if (Status status = first_lost(group); !status.ok()) return status;
     const WaitEnd end = wait_on(control_.header().doorbell, *engine_, options_.wait, deadline, [&] {
       return std::ranges::all_of(group, arrived) || news_of_loss();
     });
-    if (std::ranges::all_of(group, arrived)) break;
-    if (Status status = first_lost(group); !status.ok()) return status;
+    if (end == WaitEnd::kReady || std::ranges::all_of(group, arrived)) continue;
     if (end == WaitEnd::kTimedOut) {
       std::string missing;
       for (const int rank : group) {
@@ -152,7 +149,7 @@ Status Window::wait_for_all(std::span<const int> group, const Arrived& arrived,
       }
       return Status::error(StatusCode::kTimeout, "timed out waiting for rank " + missing);
     }
-    if (Status status = waited(end); !status.ok()) return status;
+    return waited(end);
   }
   return {};
 }

@@ -347,9 +347,11 @@ Status Window::flush_rank(int rank, FlushScope scope, const Deadline& deadline) 
   if (to.inline_data) {
     status = to.data->flush(scope, nullptr).status;
   } else {
-    status = wait_outstanding(rank, deadline);
-    if (!status.ok()) return status;
+    // An operation that failed keeps nobody from completing the others.
+    Status failed = wait_outstanding(rank, deadline);
+    if (!failed.ok() && !to.outstanding.done()) return failed;
     status = engine_->run([&](Completion* done) { return to.data->flush(scope, done); });
+    if (!failed.ok()) status = failed;
   }
   return status.ok() ? status : post_error(rank, status);
 }

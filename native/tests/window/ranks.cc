@@ -83,12 +83,13 @@ Result<std::shared_ptr<Engine>> make_engine(const World& world) {
 
 namespace {
 
-void run_rank(const World& world, Team& team, WindowOptions options, const Body& body) {
+void run_rank(const World& world, Team& team, WindowOptions options, const Body& body,
+              std::unique_ptr<Window>& window) {
   auto engine = make_engine(world);
   ASSERT_OK(engine);
   auto prepared = Window::prepare(engine.value(), options);
   ASSERT_OK(prepared);
-  const std::unique_ptr<Window> window = prepared.take();
+  window = prepared.take();
   const std::vector<Bytes> descriptions = team.exchange(options.rank, window->description());
   ASSERT_OK(window->connect(descriptions, soon()));
   team.meet();
@@ -104,6 +105,8 @@ void run_rank(const World& world, Team& team, WindowOptions options, const Body&
 
 void run_ranks(const World& world, int size, const Configure& configure, const Body& body) {
   Team team(size);
+  // Windows go when all threads have ended: `self` keeps no memory of others alive.
+  std::vector<std::unique_ptr<Window>> windows(static_cast<std::size_t>(size));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     WindowOptions options;
@@ -111,9 +114,15 @@ void run_ranks(const World& world, int size, const Configure& configure, const B
     options.size = size;
     options.notifications = 64;
     configure(rank, options);
-    threads.emplace_back([&, options] { run_rank(world, team, options, body); });
+    threads.emplace_back([&, options] {
+      run_rank(world, team, options, body, windows[static_cast<std::size_t>(options.rank)]);
+    });
   }
   for (std::thread& thread : threads) thread.join();
+  // After a failure some are open: each tells the others while their memory is there.
+  for (const auto& window : windows) {
+    if (window) window->abort();
+  }
 }
 
 void run_ranks(const World& world, int size, std::size_t nbytes, const Body& body) {

@@ -96,6 +96,7 @@ TEST_P(WindowTeardown, an_abort_is_peer_lost_for_every_call_that_needs_the_rank)
       rank.window.abort();
       expect_closed(rank);
       rank.meet();
+      rank.meet();
       return;
     }
     rank.meet();
@@ -107,6 +108,7 @@ TEST_P(WindowTeardown, an_abort_is_peer_lost_for_every_call_that_needs_the_rank)
     EXPECT_CODE(fenced, StatusCode::kPeerLost);
     EXPECT_EQ(fenced.detail().peer_rank, 2);
     EXPECT_EQ(rank.window.failed_ranks(), std::vector<int>{2});
+    rank.meet();
   });
 }
 
@@ -219,7 +221,8 @@ TEST_P(WindowTeardown, threads_inside_waits_end_with_closed_when_the_window_goes
 }
 
 TEST_P(WindowTeardown, no_byte_lands_in_created_memory_after_its_owner_left) {
-  if (!GetParam().takes_created) return;
+  // `self` is a process's own memory: nobody has to be kept out of it.
+  if (!GetParam().takes_created || GetParam().data == "self") return;
   constexpr std::size_t kBytes = 200000;
   for (int round = 0; round < rounds(20, 5); ++round) {
     std::vector<Bytes> memory(2, Bytes(kBytes));
