@@ -81,8 +81,8 @@ TEST_P(AccumulateClaims, no_op_with_a_result_is_an_atomic_get) {
 TEST_P(AccumulateClaims, a_pair_without_meaning_is_refused_and_changes_nothing) {
   target().fill(kPayload, 64, 4);
   const Bytes operand(64);
-  EXPECT_CODE(near().accumulate({DataType::kFloat64, ReduceOp::kBxor, operand.data(), nullptr,
-                                 kPayload, 8}),
+  EXPECT_CODE(near().accumulate(
+                  {DataType::kFloat64, ReduceOp::kBxor, operand.data(), nullptr, kPayload, 8}),
               StatusCode::kInvalidType);
   EXPECT_EQ(target().read(kPayload, 64), make_pattern(64, 4));
 }

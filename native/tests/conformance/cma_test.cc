@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What cma alone has to keep: partial copies, refusals of the kernel, peers that are gone, and memory
-// that is withdrawn while origins write.
+// What cma alone has to keep: partial copies, refusals of the kernel, peers that are gone, and
+// memory that is withdrawn while origins write.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -34,8 +34,8 @@ class Pages {
  public:
   explicit Pages(std::size_t nbytes)
       : nbytes_(nbytes),
-        data_(static_cast<std::byte*>(mmap(nullptr, nbytes, PROT_READ | PROT_WRITE,
-                                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {}
+        data_(static_cast<std::byte*>(
+            mmap(nullptr, nbytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))) {}
   Pages(const Pages&) = delete;
   Pages& operator=(const Pages&) = delete;
   ~Pages() { munmap(data_, nbytes_); }
@@ -90,10 +90,10 @@ void serve_pages(Channel& channel, const Pages& pages, std::size_t nbytes) {
   while (channel.receive_number() == 1) (void)channel.send(ByteSpan(pages.data(), nbytes));
 }
 
-#define SKIP_WITHOUT_CMA()                                           \
-  if (auto probed = probe_cma(); !probed.ok()) {                     \
-    GTEST_SKIP() << "cma: " << probed.status().text();               \
-  }                                                                  \
+#define SKIP_WITHOUT_CMA()                             \
+  if (auto probed = probe_cma(); !probed.ok()) {       \
+    GTEST_SKIP() << "cma: " << probed.status().text(); \
+  }                                                    \
   static_assert(true)
 
 }  // namespace

@@ -50,10 +50,10 @@ TEST_P(ControlClaims, a_notification_is_visible_only_after_the_put) {
 }
 
 TEST_P(ControlClaims, a_notify_stores_every_word_of_every_record) {
-  const std::array<RecordWrite, 3> records = {{{256, 4, {1, 2, 3, 4}}, {320, 1, {5}}, {384, 3, {6, 7, 8}}}};
-  ASSERT_OK(near().engine().run([&](Completion* done) {
-    return near().endpoint().notify(near().remote(), records, done);
-  }));
+  const std::array<RecordWrite, 3> records = {
+      {{256, 4, {1, 2, 3, 4}}, {320, 1, {5}}, {384, 3, {6, 7, 8}}}};
+  ASSERT_OK(near().engine().run(
+      [&](Completion* done) { return near().endpoint().notify(near().remote(), records, done); }));
   const Bytes seen = target().read(256, 192);
   const std::array<std::uint64_t, 24> expected = {1, 2, 3, 4, 0, 0, 0, 0, 5, 0, 0, 0,
                                                   0, 0, 0, 0, 6, 7, 8, 0, 0, 0, 0, 0};

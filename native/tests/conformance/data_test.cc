@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Claims about put, get and their lists. Origin and target are filled from different seeds, and what
-// surrounds the moved bytes is checked, too.
+// Claims about put, get and their lists. Origin and target are filled from different seeds, and
+// what surrounds the moved bytes is checked, too.
 #include <algorithm>
 #include <array>
 #include <vector>
@@ -14,8 +14,8 @@
 namespace hixl_rma::testing {
 namespace {
 
-constexpr std::array<std::size_t, 11> kSizes = {0,    1,    7,    8,    63,  64,
-                                                65,   4095, 4096, 4097, (std::size_t{1} << 20) + 3};
+constexpr std::array<std::size_t, 11> kSizes = {
+    0, 1, 7, 8, 63, 64, 65, 4095, 4096, 4097, (std::size_t{1} << 20) + 3};
 constexpr std::size_t kGuard = 96;
 constexpr std::uint64_t kFarSeed = 1;
 constexpr std::uint64_t kNearSeed = 2;
@@ -46,8 +46,8 @@ TEST_P(DataClaims, a_put_places_every_byte_and_touches_no_other) {
       ASSERT_OK(near().put(origin.data() + shift.near, start + kGuard, size));
       ASSERT_OK(near().flush(FlushScope::kRemote));
       const Bytes seen = target().read(start, size + 2 * kGuard);
-      EXPECT_TRUE(std::equal(origin.begin() + static_cast<std::ptrdiff_t>(shift.near),
-                             origin.end(), seen.begin() + kGuard))
+      EXPECT_TRUE(std::equal(origin.begin() + static_cast<std::ptrdiff_t>(shift.near), origin.end(),
+                             seen.begin() + kGuard))
           << size << " bytes";
       expect_guards(seen, size, "put");
     }

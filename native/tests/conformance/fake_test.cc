@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the fake transport adds to the claims: back-pressure, reordering, faults, loss. What it shows
-// of the layers above is in ../window.
+// What the fake transport adds to the claims: back-pressure, reordering, faults, loss. What it
+// shows of the layers above is in ../window.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -84,9 +84,9 @@ TEST(FakeTransport, reorders_puts_but_never_across_a_notify_or_a_flush) {
     }
     completion.add();
     const PostResult barrier =
-        part == 0 ? pair.near->endpoint().notify(pair.near->remote(), std::span(&record, 1),
-                                                 &completion)
-                  : pair.near->endpoint().flush(FlushScope::kRemote, &completion);
+        part == 0
+            ? pair.near->endpoint().notify(pair.near->remote(), std::span(&record, 1), &completion)
+            : pair.near->endpoint().flush(FlushScope::kRemote, &completion);
     ASSERT_EQ(barrier.state, Post::kPending);
   }
   pair.session.release();
@@ -138,7 +138,8 @@ TEST(FakeTransport, memory_that_was_withdrawn_is_stale_and_no_byte_lands) {
   auto far = Side::create(trial, kBytes, 2).take();
   auto near = Side::create(trial, kBytes, 1).take();
   Bytes memory(64);
-  auto region = far->engine().register_memory({memory.data(), memory.size()}, Access::kReadWrite, 1);
+  auto region =
+      far->engine().register_memory({memory.data(), memory.size()}, Access::kReadWrite, 1);
   ASSERT_OK(region);
   auto peer = near->engine().connect(far->engine().address());
   ASSERT_OK(peer);

@@ -70,9 +70,8 @@ TEST(Mixed, accumulates_of_shm_and_cma_origins_and_of_the_owner_are_atomic) {
   std::vector<std::unique_ptr<Child>> origins;
   constexpr std::array<std::string_view, 3> kNames = {"shm", "cma", "cma"};
   for (std::uint32_t i = 0; i < kNames.size(); ++i) {
-    origins.push_back(std::make_unique<Child>([&, i](Channel& channel) {
-      accumulate_through(kNames[i], channel, i + 2, times);
-    }));
+    origins.push_back(std::make_unique<Child>(
+        [&, i](Channel& channel) { accumulate_through(kNames[i], channel, i + 2, times); }));
   }
   auto engine = Engine::create({});
   ASSERT_OK(engine);

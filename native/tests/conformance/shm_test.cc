@@ -40,12 +40,12 @@ std::size_t entries_of(const char* folder) {
 }
 
 bool has_server_thread() {
-  return std::ranges::any_of(
-      std::filesystem::directory_iterator("/proc/self/task"), [](const auto& task) {
-        std::string name;
-        std::ifstream(task.path() / "comm") >> name;
-        return name == "hixl-segments";
-      });
+  return std::ranges::any_of(std::filesystem::directory_iterator("/proc/self/task"),
+                             [](const auto& task) {
+                               std::string name;
+                               std::ifstream(task.path() / "comm") >> name;
+                               return name == "hixl-segments";
+                             });
 }
 
 Bytes key_of(const std::string& socket_name, const Token& token, std::uint64_t offset,
@@ -200,9 +200,10 @@ TEST(Shm, memory_outside_a_segment_is_unsupported) {
   auto transport = probe_shm();
   ASSERT_OK(transport);
   Bytes memory(64);
-  EXPECT_CODE(
-      transport.value()->register_memory({memory.data(), memory.size()}, Access::kReadWrite).status(),
-      StatusCode::kUnsupported);
+  EXPECT_CODE(transport.value()
+                  ->register_memory({memory.data(), memory.size()}, Access::kReadWrite)
+                  .status(),
+              StatusCode::kUnsupported);
 }
 
 TEST(Shm, a_mapping_outlives_a_peer_that_was_killed) {

@@ -59,14 +59,12 @@ Status Side::make_memory(const Trial& trial, std::size_t nbytes, std::uint32_t h
     plain_.resize(nbytes);
     data_ = plain_.data();
   }
-  auto region =
-      engine_->register_memory({data_, nbytes, MemoryKind::kHost, data_segment_.get()},
-                               Access::kReadWrite, bit(tested_));
+  auto region = engine_->register_memory({data_, nbytes, MemoryKind::kHost, data_segment_.get()},
+                                         Access::kReadWrite, bit(tested_));
   if (!region.ok()) return region.status();
   data_region_ = region.take();
-  data_region_->bind({.stripes = sync_area().stripes.data(),
-                      .holder = holder,
-                      .doorbell = &sync_area().doorbell});
+  data_region_->bind(
+      {.stripes = sync_area().stripes.data(), .holder = holder, .doorbell = &sync_area().doorbell});
   if (sync_carrier_ < 0) return {};
   auto offered = engine_->register_memory(
       {sync_segment_->data(), sizeof(SyncArea), MemoryKind::kHost, sync_segment_.get()},
@@ -115,8 +113,7 @@ Status Side::connect(ByteSpan introduction) {
   remote_sync_ = sync.take();
   auto& area = *reinterpret_cast<SyncArea*>(
       remote_sync_.regions[static_cast<std::size_t>(sync_carrier_)]->mapped());
-  remote().bind(
-      {.stripes = area.stripes.data(), .holder = holder_, .doorbell = &area.doorbell});
+  remote().bind({.stripes = area.stripes.data(), .holder = holder_, .doorbell = &area.doorbell});
   return {};
 }
 

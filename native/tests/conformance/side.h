@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One of the two sides of a conformance test: an engine that knows the transport under test (and shm
-// for what synchronises a region), one registered region, and the connection to the other side.
+// One of the two sides of a conformance test: an engine that knows the transport under test (and
+// shm for what synchronises a region), one registered region, and the connection to the other side.
 #pragma once
 
 #include <array>

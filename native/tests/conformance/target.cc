@@ -153,9 +153,8 @@ Target::Target(const Trial& trial) : place_(trial.place) {
   }
   auto [near, far] = Channel::pair();
   channel_ = std::move(near);
-  thread_ = std::thread([trial, channel = std::move(far)]() mutable {
-    Server(trial, channel).serve();
-  });
+  thread_ =
+      std::thread([trial, channel = std::move(far)]() mutable { Server(trial, channel).serve(); });
 }
 
 Target::~Target() {

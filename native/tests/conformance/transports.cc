@@ -27,8 +27,8 @@ constexpr Trial kFakeReordering = {
 
 const auto kAll = ::testing::Values(kSelf, kShmThreads, kShmProcesses, kCmaThreads, kCmaProcesses,
                                     kFake, kFakeByProgress, kFakeReordering);
-const auto kWithControl = ::testing::Values(kSelf, kShmThreads, kShmProcesses, kFake,
-                                            kFakeByProgress, kFakeReordering);
+const auto kWithControl =
+    ::testing::Values(kSelf, kShmThreads, kShmProcesses, kFake, kFakeByProgress, kFakeReordering);
 
 std::string label_of(const ::testing::TestParamInfo<Trial>& trial) {
   return std::string(trial.param.label);

@@ -5,8 +5,8 @@
 // from the origin's progress() alone, gives the outcome to the completion. close() fires what is
 // left, after waiting for the one operation that may be executed just then.
 //
-// Order: a notify and a flush are barriers in the queue. Between two barriers puts and gets go in any
-// order when the session asks for it, and the accumulate family keeps its own.
+// Order: a notify and a flush are barriers in the queue. Between two barriers puts and gets go in
+// any order when the session asks for it, and the accumulate family keeps its own.
 #include "fakes/fake_queue.h"
 
 #include <algorithm>
@@ -23,7 +23,8 @@ Status canceled() { return Status::error(StatusCode::kCanceled, "the endpoint wa
 
 }  // namespace
 
-// ------------------------------------------------------------------------------------------ network
+// ------------------------------------------------------------------------------------------
+// network
 
 void FakeNetwork::set_held(bool held) {
   held_.store(held, std::memory_order_release);
@@ -75,7 +76,8 @@ std::shared_ptr<FakePort> FakeNetwork::find_port(std::uint64_t id) const {
   return found == ports_.end() ? nullptr : found->second.lock();
 }
 
-// -------------------------------------------------------------------------------------------- queue
+// --------------------------------------------------------------------------------------------
+// queue
 
 FakeQueue::FakeQueue(std::shared_ptr<FakeNetwork> network, std::shared_ptr<FakePort> target)
     : network_(std::move(network)),
@@ -211,7 +213,8 @@ bool FakeQueue::outstanding() const {
   return !queue_.empty() || !done_.empty() || executing_;
 }
 
-// --------------------------------------------------------------------------------------------- port
+// ---------------------------------------------------------------------------------------------
+// port
 
 void FakePort::start() {
   if (network_->options().target_executes) thread_ = std::thread([this] { work(); });

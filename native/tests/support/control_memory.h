@@ -81,8 +81,8 @@ class Publisher {
 
   [[nodiscard]] RecordWrite slot(std::uint64_t record, std::uint64_t count,
                                  std::uint64_t sum) const {
-    return {record + count % 2 * sizeof(RecordSlot), 3,
-            {count, sum, record_check(count, sum, salt_)}};
+    return {
+        record + count % 2 * sizeof(RecordSlot), 3, {count, sum, record_check(count, sum, salt_)}};
   }
 
   ControlMemory& target_;

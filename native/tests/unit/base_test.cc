@@ -133,8 +133,8 @@ TEST(Deadline, time_left_is_capped_and_never_negative) {
 
 TEST(Deadline, any_number_of_seconds_is_fine) {
   EXPECT_TRUE(Deadline::after_seconds(0).expired());
-  for (const double seconds : {1e300, std::numeric_limits<double>::infinity(),
-                               std::numeric_limits<double>::quiet_NaN()}) {
+  for (const double seconds :
+       {1e300, std::numeric_limits<double>::infinity(), std::numeric_limits<double>::quiet_NaN()}) {
     const Deadline deadline = Deadline::after_seconds(seconds);
     EXPECT_FALSE(deadline.never());
     EXPECT_FALSE(deadline.expired());

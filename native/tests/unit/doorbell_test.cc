@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// TSan does not model the fences of NOTE [no wake-up is lost]; it need not: the condition of a test is
-// stored with release and loaded with acquire order, and the fences only keep a store from passing a
-// later load, which is looked for here by rounds.
+// TSan does not model the fences of NOTE [no wake-up is lost]; it need not: the condition of a test
+// is stored with release and loaded with acquire order, and the fences only keep a store from
+// passing a later load, which is looked for here by rounds.
 #include "base/doorbell.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// NOTE [a record is read untorn]: a writer and readers at full speed. TSan sees atomics only; what it
-// cannot see, a mixture of two notifications, is looked for by the sums themselves.
+// NOTE [a record is read untorn]: a writer and readers at full speed. TSan sees atomics only; what
+// it cannot see, a mixture of two notifications, is looked for by the sums themselves.
 #include <gtest/gtest.h>
 
 #include <atomic>

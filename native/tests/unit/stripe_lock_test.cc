@@ -98,7 +98,8 @@ TEST(StripeLock, elements_of_one_guard_end_with_the_stripe_or_cross_it_alone) {
       const std::size_t n = elements_in_stripe(offset, element, 10000);
       ASSERT_GE(n, 1U);
       const std::uint64_t last = offset + n * element - 1;
-      ASSERT_TRUE(n == 1 || offset / kStripeBytes == last / kStripeBytes) << offset << " " << element;
+      ASSERT_TRUE(n == 1 || offset / kStripeBytes == last / kStripeBytes)
+          << offset << " " << element;
     }
   }
 }

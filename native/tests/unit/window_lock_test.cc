@@ -222,7 +222,7 @@ TEST(WindowLock, random_holders_never_overlap_where_they_must_not) {
   constexpr std::size_t kRanks = 4;
   const int times = rounds(2000, 150);
   Ranks ranks(kRanks);
-  std::uint64_t plain = 0;            // TSan: written under the exclusive lock, read under any
+  std::uint64_t plain = 0;  // TSan: written under the exclusive lock, read under any
   std::atomic<int> exclusive_now{0};
   std::atomic<int> shared_now{0};
   std::atomic<std::uint64_t> taken{0};

@@ -50,7 +50,8 @@ TEST(Wire, what_was_written_is_read_back) {
 }
 
 TEST(Wire, a_message_cut_anywhere_is_not_finished_and_reads_as_nothing) {
-  const Bytes whole = WireWriter().number(std::uint32_t{5}).text("abc").number(~std::uint64_t{0}).take();
+  const Bytes whole =
+      WireWriter().number(std::uint32_t{5}).text("abc").number(~std::uint64_t{0}).take();
   for (std::size_t cut = 0; cut < whole.size(); ++cut) {
     WireReader reader(ByteSpan(whole).first(cut));
     (void)reader.number<std::uint32_t>();
@@ -71,7 +72,8 @@ TEST(Wire, a_message_that_is_too_long_is_not_finished) {
 
 TEST(Wire, a_length_beyond_the_message_gives_nothing) {
   for (const std::uint32_t length : {4U, 0x7fffffffU, 0x80000000U, 0xfffffffcU, 0xffffffffU}) {
-    const Bytes lying = WireWriter().number(length).number(std::uint16_t{1}).number(std::uint8_t{1}).take();
+    const Bytes lying =
+        WireWriter().number(length).number(std::uint16_t{1}).number(std::uint8_t{1}).take();
     WireReader reader(lying);
     EXPECT_TRUE(reader.bytes().empty()) << length;
     EXPECT_FALSE(reader.ok()) << length;

@@ -208,15 +208,16 @@ TEST(WindowLimits, without_a_transport_between_two_ranks_every_transport_says_wh
 
 TEST(WindowLimits, ranks_in_two_processes_say_once_how_they_reach_each_other) {
   (void)take_log();
-  Child peer([](Channel& channel) {
-    EXPECT_OK(settle_with_peer(1, channel, nullptr, {"self", "shm"}));
-  });
+  Child peer(
+      [](Channel& channel) { EXPECT_OK(settle_with_peer(1, channel, nullptr, {"self", "shm"})); });
   EXPECT_OK(settle_with_peer(0, peer.channel(), nullptr, {"self", "shm"}));
   const auto lines = take_log();
-  EXPECT_EQ(std::ranges::count_if(lines, [](const auto& line) {
-              return line.first == LogLevel::kInfo &&
-                     line.second.find("reaches rank 1 through shm") != std::string::npos;
-            }),
+  EXPECT_EQ(std::ranges::count_if(lines,
+                                  [](const auto& line) {
+                                    return line.first == LogLevel::kInfo &&
+                                           line.second.find("reaches rank 1 through shm") !=
+                                               std::string::npos;
+                                  }),
             1);
   EXPECT_EQ(peer.wait(), 0);
 }

@@ -71,9 +71,9 @@ std::vector<Bytes> Team::exchange(int rank, Bytes given) {
 Result<std::shared_ptr<Engine>> make_engine(const World& world) {
   std::vector<TransportEntry> registry;
   for (const std::string_view name : world.registry) {
-    registry.push_back(name == "fake" ? fakes::kFakeEntry
-                                      : *std::ranges::find(transport_registry(), name,
-                                                           &TransportEntry::name));
+    registry.push_back(name == "fake"
+                           ? fakes::kFakeEntry
+                           : *std::ranges::find(transport_registry(), name, &TransportEntry::name));
   }
   EngineOptions options;
   options.registry = registry;

@@ -99,8 +99,8 @@ struct Rank {
   Result<Notification> wait_for(std::size_t id, std::uint64_t count = 1,
                                 int source = kAnySource) const {
     std::vector<Notification> taken;
-    Status status = window.wait_notify(TakeMode::kAny, {{id, id + 1, {}}, count, source}, soon(),
-                                       &taken);
+    Status status =
+        window.wait_notify(TakeMode::kAny, {{id, id + 1, {}}, count, source}, soon(), &taken);
     if (!status.ok()) return status;
     return taken.front();
   }

@@ -44,7 +44,8 @@ TEST_P(WindowSync, a_fence_that_timed_out_is_resumed_by_the_next) {
   run(2, 64, [](Rank& rank) {
     ASSERT_OK(rank.fence());
     if (rank.me == 1) {
-      for (int i = 0; i < 2; ++i) EXPECT_CODE(rank.window.fence(0, at_once()), StatusCode::kTimeout);
+      for (int i = 0; i < 2; ++i)
+        EXPECT_CODE(rank.window.fence(0, at_once()), StatusCode::kTimeout);
       EXPECT_CODE(rank.put(kZeros, 0, 0), StatusCode::kWrongEpoch);
       EXPECT_CODE(rank.window.lock(0, true, soon()), StatusCode::kWrongEpoch);
       EXPECT_CODE(rank.window.free(soon()), StatusCode::kWrongEpoch);

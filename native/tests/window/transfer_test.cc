@@ -300,12 +300,12 @@ TEST_P(WindowTransfer, an_accumulate_that_has_no_meaning_is_refused) {
     ASSERT_OK(rank.fence());
     std::vector<double> values(4);
     std::vector<double> more(5);
-    EXPECT_CODE(accumulate(rank, {DataType::kFloat64, ReduceOp::kBand}, origin_of(values),
-                           nothing(), 0, 0),
-                StatusCode::kInvalidType);
-    EXPECT_CODE(accumulate(rank, {DataType::kFloat64, ReduceOp::kSum}, nothing(),
-                           origin_of(values), 0, 0),
-                StatusCode::kInvalidArgument);
+    EXPECT_CODE(
+        accumulate(rank, {DataType::kFloat64, ReduceOp::kBand}, origin_of(values), nothing(), 0, 0),
+        StatusCode::kInvalidType);
+    EXPECT_CODE(
+        accumulate(rank, {DataType::kFloat64, ReduceOp::kSum}, nothing(), origin_of(values), 0, 0),
+        StatusCode::kInvalidArgument);
     EXPECT_CODE(accumulate(rank, {DataType::kFloat64, ReduceOp::kSum}, origin_of(values),
                            origin_of(more), 0, 0),
                 StatusCode::kInvalidArgument);
