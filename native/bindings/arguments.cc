@@ -1,22 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bindings/arguments.h"
 
-#include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include "bindings/errors.h"
 
 namespace hixl_rma {
-
-Signature::Signature(const char* method, std::size_t required, std::size_t positional,
-                     std::initializer_list<const char*> names, std::size_t required_by_name)
-    : method_(method),
-      required_(required),
-      positional_(positional),
-      required_by_name_(required_by_name) {
-  for (const char* name : names) texts_.at(count_++) = name;
-}
 
 void Signature::intern() const {
   for (std::size_t i = 0; i < count_; ++i) names_[i] = PyUnicode_InternFromString(texts_[i]);

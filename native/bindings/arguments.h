@@ -19,8 +19,15 @@ inline constexpr std::size_t kMaxParameters = 9;
 /// be given by position.
 class Signature {
  public:
-  Signature(const char* method, std::size_t required, std::size_t positional,
-            std::initializer_list<const char*> names, std::size_t required_by_name = SIZE_MAX);
+  constexpr Signature(const char* method, std::size_t required, std::size_t positional,
+                      std::initializer_list<const char*> names,
+                      std::size_t required_by_name = SIZE_MAX) noexcept
+      : method_(method),
+        required_(required),
+        positional_(positional),
+        required_by_name_(required_by_name) {
+    for (const char* name : names) texts_[count_++] = name;
+  }
 
   /// Puts borrowed references into `values`; what was not given is null. Errors: TypeError.
   bool parse(PyObject* const* args, Py_ssize_t count, PyObject* names,

@@ -68,9 +68,9 @@ bool wait_request(RequestState& request, std::optional<double> timeout) {
 
 }  // namespace
 
-PyObject* wrap_request(std::shared_ptr<RequestState> state) {
+PyObject* wrap_request(const std::shared_ptr<RequestState>& state) {
   try {
-    return py::cast(std::move(state)).release().ptr();
+    return py::cast(state).release().ptr();
   } catch (py::error_already_set& error) {
     error.restore();
     return nullptr;

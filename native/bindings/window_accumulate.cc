@@ -156,28 +156,29 @@ PyObject* accumulate_call(PyObject* self, const AccumulateCall& call, PyObject* 
   return answer(status, operation, request);
 }
 
-const Signature kAccumulate("accumulate", 2, 3, {"origin", "target_rank", "target_disp", "op"});
-const Signature kRaccumulate("raccumulate", 2, 3, {"origin", "target_rank", "target_disp", "op"});
-const Signature kGetAccumulate("get_accumulate", 3, 4,
-                               {"origin", "result", "target_rank", "target_disp", "op"});
-const Signature kRgetAccumulate("rget_accumulate", 3, 4,
+constexpr Signature kAccumulate("accumulate", 2, 3, {"origin", "target_rank", "target_disp", "op"});
+constexpr Signature kRaccumulate("raccumulate", 2, 3,
+                                 {"origin", "target_rank", "target_disp", "op"});
+constexpr Signature kGetAccumulate("get_accumulate", 3, 4,
+                                   {"origin", "result", "target_rank", "target_disp", "op"});
+constexpr Signature kRgetAccumulate("rget_accumulate", 3, 4,
+                                    {"origin", "result", "target_rank", "target_disp", "op"});
+constexpr Signature kFetchAndOp("fetch_and_op", 3, 4,
                                 {"origin", "result", "target_rank", "target_disp", "op"});
-const Signature kFetchAndOp("fetch_and_op", 3, 4,
-                            {"origin", "result", "target_rank", "target_disp", "op"});
 const AccumulateCall kAccumulateCall{kAccumulate, false, false, false};
 const AccumulateCall kRaccumulateCall{kRaccumulate, false, false, true};
 const AccumulateCall kGetAccumulateCall{kGetAccumulate, true, false, false};
 const AccumulateCall kRgetAccumulateCall{kRgetAccumulate, true, false, true};
 const AccumulateCall kFetchAndOpCall{kFetchAndOp, true, true, false};
 
-template <const AccumulateCall& kCall>
+template <const AccumulateCall& Call>
 PyObject* accumulate_method(PyObject* self, PyObject* const* args, Py_ssize_t count,
                             PyObject* names) {
-  return accumulate_call(self, kCall, args, count, names);
+  return accumulate_call(self, Call, args, count, names);
 }
 
-const Signature kSwap("compare_and_swap", 4, 5,
-                      {"origin", "compare", "result", "target_rank", "target_disp"});
+constexpr Signature kSwap("compare_and_swap", 4, 5,
+                          {"origin", "compare", "result", "target_rank", "target_disp"});
 
 PyObject* swap_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   Values values;
@@ -219,7 +220,7 @@ PyObject* swap_method(PyObject* self, PyObject* const* args, Py_ssize_t count, P
 
 }  // namespace
 
-PyMethodDef kAccumulateMethods[] = {
+PyMethodDef accumulate_methods[] = {
     method<accumulate_method<kAccumulateCall>>("accumulate", docs::kAccumulate),
     method<accumulate_method<kRaccumulateCall>>("_raccumulate"),
     method<accumulate_method<kGetAccumulateCall>>("get_accumulate", docs::kGetAccumulate),

@@ -143,7 +143,7 @@ bool NotificationArgument::parse_range(PyObject* range, const Window& window, co
     return out_of_range(range, window, operation);
   }
   ids.first = numbers[0].magnitude;
-  ids.last = std::max(numbers[0].value, numbers[1].value);
+  ids.last = static_cast<std::size_t>(std::max(numbers[0].value, numbers[1].value));
   return true;
 }
 
@@ -186,7 +186,7 @@ bool NotificationArgument::parse(PyObject* object, const Window& window, const c
 
 namespace {
 
-const Signature kNotify("notify", 1, 1, {"target_rank", "notification", "value", "order"}, 1);
+constexpr Signature kNotify("notify", 1, 1, {"target_rank", "notification", "value", "order"}, 1);
 
 PyObject* notify_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   Values values;
@@ -249,13 +249,13 @@ PyObject* wait_call(PyObject* self, const Signature& signature, TakeMode mode,
   return status.ok() ? taken_to_python(mode, taken) : raise_status(status, operation);
 }
 
-const Signature kWait("wait_notify", 0, 1,
-                      {"notification", "count", "source", "consume", "timeout"});
-const Signature kWaitSome("wait_notify_some", 0, 1,
+constexpr Signature kWait("wait_notify", 0, 1,
                           {"notification", "count", "source", "consume", "timeout"});
-const Signature kWaitAll("wait_notify_all", 1, 1,
-                         {"notifications", "count", "source", "consume", "timeout"});
-const Signature kTest("test_notify", 0, 1, {"notification", "count", "source", "consume"});
+constexpr Signature kWaitSome("wait_notify_some", 0, 1,
+                              {"notification", "count", "source", "consume", "timeout"});
+constexpr Signature kWaitAll("wait_notify_all", 1, 1,
+                             {"notifications", "count", "source", "consume", "timeout"});
+constexpr Signature kTest("test_notify", 0, 1, {"notification", "count", "source", "consume"});
 
 PyObject* wait_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   return wait_call(self, kWait, TakeMode::kAny, args, count, names);
@@ -283,7 +283,7 @@ PyObject* test_method(PyObject* self, PyObject* const* args, Py_ssize_t count, P
   return to_python(taken.front());
 }
 
-const Signature kCount("notify_count", 1, 2, {"notification", "source"});
+constexpr Signature kCount("notify_count", 1, 2, {"notification", "source"});
 
 PyObject* count_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   Values values;
@@ -301,7 +301,7 @@ PyObject* count_method(PyObject* self, PyObject* const* args, Py_ssize_t count, 
                       : raise_status(pending.status(), kCount.method());
 }
 
-const Signature kReset("reset_notify", 1, 1, {"notification"});
+constexpr Signature kReset("reset_notify", 1, 1, {"notification"});
 
 PyObject* reset_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   Values values;
@@ -316,7 +316,7 @@ PyObject* reset_method(PyObject* self, PyObject* const* args, Py_ssize_t count, 
                        static_cast<unsigned long long>(taken.value().value));
 }
 
-const Signature kFileno("notify_fileno", 0, 0, {});
+constexpr Signature kFileno("notify_fileno", 0, 0, {});
 
 PyObject* fileno_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   Values values;
@@ -346,7 +346,7 @@ bool init_notification_type(PyObject* module) {
                                reinterpret_cast<PyObject*>(notification_type)) == 0;
 }
 
-PyMethodDef kNotifyMethods[] = {
+PyMethodDef notify_methods[] = {
     method<notify_method>("notify", docs::kNotify),
     method<wait_method>("wait_notify", docs::kWaitNotify),
     method<wait_some_method>("wait_notify_some", docs::kWaitNotifySome),

@@ -46,7 +46,7 @@ class WithoutGil {
 
 /// Copies from this many bytes on run without the GIL: a release and reacquisition costs about as
 /// much as copying a few KiB.
-inline constexpr std::size_t kReleaseGilBytes = 32 * 1024;
+inline constexpr std::size_t kReleaseGilBytes = std::size_t{32} * 1024;
 
 template <class Call>
 Status call_without_gil(Window& window, bool release, Call&& call) {
@@ -79,23 +79,23 @@ struct RequestState {
 };
 
 /// Makes the Python object of a request.
-PyObject* wrap_request(std::shared_ptr<RequestState> state);
+PyObject* wrap_request(const std::shared_ptr<RequestState>& state);
 
 /// None, or the request, or the error of the status.
 PyObject* answer(const Status& status, const char* operation,
-                 std::shared_ptr<RequestState> request = nullptr);
+                 const std::shared_ptr<RequestState>& request = nullptr);
 
 // ---- method tables of the parts, joined in window_type.cc
-extern PyMethodDef kOperationMethods[];
-extern PyMethodDef kAccumulateMethods[];
-extern PyMethodDef kNotifyMethods[];
-extern PyMethodDef kSyncMethods[];
+extern PyMethodDef operation_methods[];
+extern PyMethodDef accumulate_methods[];
+extern PyMethodDef notify_methods[];
+extern PyMethodDef sync_methods[];
 
 bool init_notification_type(PyObject* module);
 PyObject* make_window_type();
 
 template <PyObject* (*Method)(PyObject*, PyObject* const*, Py_ssize_t, PyObject*)>
-constexpr PyMethodDef method(const char* name, const char* doc = nullptr) {
+PyMethodDef method(const char* name, const char* doc = nullptr) noexcept {
   return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(Method)),
           METH_FASTCALL | METH_KEYWORDS, doc};
 }

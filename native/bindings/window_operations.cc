@@ -85,22 +85,22 @@ PyObject* transfer_call(PyObject* self, const Transfer& transfer, PyObject* cons
   return answer(status, operation, request);
 }
 
-const Signature kPut("put", 2, 3, {"origin", "target_rank", "target_disp"});
-const Signature kGet("get", 2, 3, {"origin", "target_rank", "target_disp"});
-const Signature kRput("rput", 2, 3, {"origin", "target_rank", "target_disp"});
-const Signature kRget("rget", 2, 3, {"origin", "target_rank", "target_disp"});
-const Signature kPutNotify("put_notify", 2, 3,
-                           {"origin", "target_rank", "target_disp", "notification", "value",
-                            "order"},
-                           3);
-const Signature kRputNotify("rput_notify", 2, 3,
-                            {"origin", "target_rank", "target_disp", "notification", "value",
-                             "order"},
-                            3);
-const Signature kGetNotify("get_notify", 2, 3,
-                           {"origin", "target_rank", "target_disp", "notification", "value",
-                            "order"},
-                           3);
+constexpr Signature kPut("put", 2, 3, {"origin", "target_rank", "target_disp"});
+constexpr Signature kGet("get", 2, 3, {"origin", "target_rank", "target_disp"});
+constexpr Signature kRput("rput", 2, 3, {"origin", "target_rank", "target_disp"});
+constexpr Signature kRget("rget", 2, 3, {"origin", "target_rank", "target_disp"});
+constexpr Signature kPutNotify("put_notify", 2, 3,
+                               {"origin", "target_rank", "target_disp", "notification", "value",
+                                "order"},
+                               3);
+constexpr Signature kRputNotify("rput_notify", 2, 3,
+                                {"origin", "target_rank", "target_disp", "notification", "value",
+                                 "order"},
+                                3);
+constexpr Signature kGetNotify("get_notify", 2, 3,
+                               {"origin", "target_rank", "target_disp", "notification", "value",
+                                "order"},
+                               3);
 
 const Transfer kPutCall{kPut, true, Form::kPlain, false};
 const Transfer kGetCall{kGet, false, Form::kPlain, false};
@@ -110,10 +110,10 @@ const Transfer kPutNotifyCall{kPutNotify, true, Form::kPlain, true};
 const Transfer kRputNotifyCall{kRputNotify, true, Form::kRequest, true};
 const Transfer kGetNotifyCall{kGetNotify, false, Form::kPlain, true};
 
-template <const Transfer& kCall>
+template <const Transfer& Call>
 PyObject* transfer_method(PyObject* self, PyObject* const* args, Py_ssize_t count,
                           PyObject* names) {
-  return transfer_call(self, kCall, args, count, names);
+  return transfer_call(self, Call, args, count, names);
 }
 
 // ---- put_v and get_v
@@ -279,22 +279,22 @@ PyObject* vector_call(PyObject* self, const VectorCall& call, PyObject* const* a
   return answer(status, operation);
 }
 
-const Signature kPutV("put_v", 2, 2, {"ops", "target_rank"});
-const Signature kGetV("get_v", 2, 2, {"ops", "target_rank"});
-const Signature kPutNotifyV("put_notify_v", 2, 2,
-                            {"ops", "target_rank", "notification", "value", "order"}, 2);
+constexpr Signature kPutV("put_v", 2, 2, {"ops", "target_rank"});
+constexpr Signature kGetV("get_v", 2, 2, {"ops", "target_rank"});
+constexpr Signature kPutNotifyV("put_notify_v", 2, 2,
+                                {"ops", "target_rank", "notification", "value", "order"}, 2);
 const VectorCall kPutVCall{kPutV, true, false};
 const VectorCall kGetVCall{kGetV, false, false};
 const VectorCall kPutNotifyVCall{kPutNotifyV, true, true};
 
-template <const VectorCall& kCall>
+template <const VectorCall& Call>
 PyObject* vector_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
-  return vector_call(self, kCall, args, count, names);
+  return vector_call(self, Call, args, count, names);
 }
 
 }  // namespace
 
-PyMethodDef kOperationMethods[] = {
+PyMethodDef operation_methods[] = {
     method<transfer_method<kPutCall>>("put", docs::kPut),
     method<transfer_method<kGetCall>>("get", docs::kGet),
     method<transfer_method<kRputCall>>("_rput"),

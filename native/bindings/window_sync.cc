@@ -2,7 +2,8 @@
 //
 // Synchronisation and flushes. The names with an underscore are wrapped by the Python class, which
 // returns the guards.
-#include <string>
+#include <functional>
+#include <vector>
 
 #include "bindings/window_docs.h"
 #include "bindings/window_object.h"
@@ -33,36 +34,35 @@ Status waiting(Window& window, const std::function<Status()>& call) {
 
 // ---- flush
 
-template <FlushScope kScope, const Signature& kSignature>
+template <FlushScope Scope, const Signature& Names>
 PyObject* flush_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
-  return timed_call(
-      self, kSignature, args, count, names, 1,
-      [](Window& window, const Values& values, const Deadline& deadline) {
-        int rank = 0;
-        if (!parse_rank(values[0], "rank", window.size(), kSignature.method(), &rank)) {
-          return static_cast<PyObject*>(nullptr);
-        }
-        return answer(window.flush(rank, kScope, deadline), kSignature.method());
-      });
-}
-
-template <FlushScope kScope, const Signature& kSignature>
-PyObject* flush_all_method(PyObject* self, PyObject* const* args, Py_ssize_t count,
-                           PyObject* names) {
-  return timed_call(self, kSignature, args, count, names, 0,
-                    [](Window& window, const Values&, const Deadline& deadline) {
-                      return answer(window.flush(-1, kScope, deadline), kSignature.method());
+  return timed_call(self, Names, args, count, names, 1,
+                    [](Window& window, const Values& values, const Deadline& deadline) {
+                      int rank = 0;
+                      if (!parse_rank(values[0], "rank", window.size(), Names.method(), &rank)) {
+                        return static_cast<PyObject*>(nullptr);
+                      }
+                      return answer(window.flush(rank, Scope, deadline), Names.method());
                     });
 }
 
-const Signature kFlush("flush", 1, 1, {"rank", "timeout"});
-const Signature kFlushLocal("flush_local", 1, 1, {"rank", "timeout"});
-const Signature kFlushAll("flush_all", 0, 0, {"timeout"});
-const Signature kFlushLocalAll("flush_local_all", 0, 0, {"timeout"});
+template <FlushScope Scope, const Signature& Names>
+PyObject* flush_all_method(PyObject* self, PyObject* const* args, Py_ssize_t count,
+                           PyObject* names) {
+  return timed_call(self, Names, args, count, names, 0,
+                    [](Window& window, const Values&, const Deadline& deadline) {
+                      return answer(window.flush(-1, Scope, deadline), Names.method());
+                    });
+}
+
+constexpr Signature kFlush("flush", 1, 1, {"rank", "timeout"});
+constexpr Signature kFlushLocal("flush_local", 1, 1, {"rank", "timeout"});
+constexpr Signature kFlushAll("flush_all", 0, 0, {"timeout"});
+constexpr Signature kFlushLocalAll("flush_local_all", 0, 0, {"timeout"});
 
 // ---- fence and the generalised epochs
 
-const Signature kFence("fence", 0, 2, {"assertion", "timeout"});
+constexpr Signature kFence("fence", 0, 2, {"assertion", "timeout"});
 
 PyObject* fence_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   return timed_call(
@@ -100,7 +100,7 @@ bool parse_group(PyObject* object, const Window& window, const char* operation,
   return parsed;
 }
 
-const Signature kStart("start", 1, 2, {"ranks", "timeout"});
+constexpr Signature kStart("start", 1, 2, {"ranks", "timeout"});
 
 PyObject* start_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   return timed_call(
@@ -112,7 +112,7 @@ PyObject* start_method(PyObject* self, PyObject* const* args, Py_ssize_t count, 
       });
 }
 
-const Signature kComplete("complete", 0, 0, {"timeout"});
+constexpr Signature kComplete("complete", 0, 0, {"timeout"});
 
 PyObject* complete_method(PyObject* self, PyObject* const* args, Py_ssize_t count,
                           PyObject* names) {
@@ -123,7 +123,7 @@ PyObject* complete_method(PyObject* self, PyObject* const* args, Py_ssize_t coun
                     });
 }
 
-const Signature kPost("post", 1, 1, {"ranks"});
+constexpr Signature kPost("post", 1, 1, {"ranks"});
 
 PyObject* post_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   Values values;
@@ -135,7 +135,7 @@ PyObject* post_method(PyObject* self, PyObject* const* args, Py_ssize_t count, P
   return answer(window->post(group), "post");
 }
 
-const Signature kWaitExposure("wait", 0, 0, {"timeout"});
+constexpr Signature kWaitExposure("wait", 0, 0, {"timeout"});
 
 PyObject* wait_exposure_method(PyObject* self, PyObject* const* args, Py_ssize_t count,
                                PyObject* names) {
@@ -146,7 +146,7 @@ PyObject* wait_exposure_method(PyObject* self, PyObject* const* args, Py_ssize_t
                     });
 }
 
-const Signature kTestExposure("test", 0, 0, {});
+constexpr Signature kTestExposure("test", 0, 0, {});
 
 PyObject* test_exposure_method(PyObject* self, PyObject* const* args, Py_ssize_t count,
                                PyObject* names) {
@@ -161,7 +161,7 @@ PyObject* test_exposure_method(PyObject* self, PyObject* const* args, Py_ssize_t
 
 // ---- locks
 
-const Signature kLock("lock", 1, 3, {"rank", "exclusive", "timeout"});
+constexpr Signature kLock("lock", 1, 3, {"rank", "exclusive", "timeout"});
 
 PyObject* lock_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   return timed_call(
@@ -178,7 +178,7 @@ PyObject* lock_method(PyObject* self, PyObject* const* args, Py_ssize_t count, P
       });
 }
 
-const Signature kUnlock("unlock", 1, 1, {"rank", "timeout"});
+constexpr Signature kUnlock("unlock", 1, 1, {"rank", "timeout"});
 
 PyObject* unlock_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   return timed_call(
@@ -190,8 +190,8 @@ PyObject* unlock_method(PyObject* self, PyObject* const* args, Py_ssize_t count,
       });
 }
 
-const Signature kLockAll("lock_all", 0, 1, {"timeout"});
-const Signature kUnlockAll("unlock_all", 0, 0, {"timeout"});
+constexpr Signature kLockAll("lock_all", 0, 1, {"timeout"});
+constexpr Signature kUnlockAll("unlock_all", 0, 0, {"timeout"});
 
 PyObject* lock_all_method(PyObject* self, PyObject* const* args, Py_ssize_t count,
                           PyObject* names) {
@@ -211,7 +211,7 @@ PyObject* unlock_all_method(PyObject* self, PyObject* const* args, Py_ssize_t co
                     });
 }
 
-const Signature kSync("sync", 0, 0, {});
+constexpr Signature kSync("sync", 0, 0, {});
 
 PyObject* sync_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   Values values;
@@ -224,7 +224,7 @@ PyObject* sync_method(PyObject* self, PyObject* const* args, Py_ssize_t count, P
 
 }  // namespace
 
-PyMethodDef kSyncMethods[] = {
+PyMethodDef sync_methods[] = {
     method<flush_method<FlushScope::kRemote, kFlush>>("flush", docs::kFlush),
     method<flush_method<FlushScope::kLocal, kFlushLocal>>("flush_local", docs::kFlushLocal),
     method<flush_all_method<FlushScope::kRemote, kFlushAll>>("flush_all", docs::kFlushAll),

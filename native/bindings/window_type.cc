@@ -58,9 +58,9 @@ bool take_memory(WindowObject* self, PyObject* memory, WindowOptions* options) {
   return true;
 }
 
-const Signature kPrepare("_prepare", 8, 8,
-                         {"engine", "rank", "size", "notifications", "disp_unit", "memory",
-                          "notification_cap", "times"});
+constexpr Signature kPrepare("_prepare", 8, 8,
+                             {"engine", "rank", "size", "notifications", "disp_unit", "memory",
+                              "notification_cap", "times"});
 
 // memory: a byte count to allocate, or the caller's buffer. times: (spin seconds, default
 // time-out).
@@ -99,7 +99,7 @@ PyObject* prepare_method(PyObject* self, PyObject* const* args, Py_ssize_t count
   });
 }
 
-const Signature kConnect("_connect", 2, 2, {"descriptions", "timeout"});
+constexpr Signature kConnect("_connect", 2, 2, {"descriptions", "timeout"});
 
 PyObject* connect_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   Values values;
@@ -120,7 +120,7 @@ PyObject* connect_method(PyObject* self, PyObject* const* args, Py_ssize_t count
   });
 }
 
-const Signature kSettle("_settle", 0, 0, {});
+constexpr Signature kSettle("_settle", 0, 0, {});
 
 PyObject* settle_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   Values values;
@@ -134,7 +134,7 @@ PyObject* settle_method(PyObject* self, PyObject* const* args, Py_ssize_t count,
   return answer(status, "create");
 }
 
-const Signature kFree("free", 0, 1, {"timeout"});
+constexpr Signature kFree("free", 0, 1, {"timeout"});
 
 PyObject* free_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   Values values;
@@ -153,7 +153,7 @@ PyObject* free_method(PyObject* self, PyObject* const* args, Py_ssize_t count, P
   return answer(status, "free");
 }
 
-const Signature kAbort("_abort", 0, 0, {});
+constexpr Signature kAbort("_abort", 0, 0, {});
 
 PyObject* abort_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   Values values;
@@ -168,7 +168,7 @@ PyObject* abort_method(PyObject* self, PyObject* const* args, Py_ssize_t count, 
   Py_RETURN_NONE;
 }
 
-const Signature kMapped("_mapped", 1, 1, {"rank"});
+constexpr Signature kMapped("_mapped", 1, 1, {"rank"});
 
 // (address, bytes, capsule that keeps the mapping) of a rank's memory, or None.
 PyObject* mapped_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
@@ -193,7 +193,7 @@ PyObject* mapped_method(PyObject* self, PyObject* const* args, Py_ssize_t count,
   });
 }
 
-const Signature kFacts("_facts", 1, 1, {"what"});
+constexpr Signature kFacts("_facts", 1, 1, {"what"});
 
 PyObject* facts_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   Values values;
@@ -240,7 +240,7 @@ void delete_window(PyObject* self) {
   Py_DECREF(type);
 }
 
-PyMethodDef kFactMethods[] = {
+PyMethodDef fact_methods[] = {
     method<prepare_method>("_prepare"), method<connect_method>("_connect"),
     method<settle_method>("_settle"),   method<free_method>("free"),
     method<abort_method>("_abort"),     method<mapped_method>("_mapped"),
@@ -263,9 +263,9 @@ Window* open_window(PyObject* self, const char* operation) {
 }
 
 PyObject* answer(const Status& status, const char* operation,
-                 std::shared_ptr<RequestState> request) {
+                 const std::shared_ptr<RequestState>& request) {
   if (!status.ok()) return raise_status(status, operation);
-  if (request != nullptr) return wrap_request(std::move(request));
+  if (request != nullptr) return wrap_request(request);
   Py_RETURN_NONE;
 }
 
@@ -308,7 +308,7 @@ bool TargetArgument::select(PyObject* self, PyObject* index) {
 PyObject* make_window_type() {
   static std::vector<PyMethodDef> methods;
   for (PyMethodDef* table :
-       {kOperationMethods, kAccumulateMethods, kNotifyMethods, kSyncMethods, kFactMethods}) {
+       {operation_methods, accumulate_methods, notify_methods, sync_methods, fact_methods}) {
     for (; table->ml_name != nullptr; ++table) methods.push_back(*table);
   }
   methods.push_back({nullptr, nullptr, 0, nullptr});

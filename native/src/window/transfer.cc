@@ -351,7 +351,7 @@ Status Window::flush_rank(int rank, FlushScope scope, const Deadline& deadline) 
     Status failed = wait_outstanding(rank, deadline);
     if (!failed.ok() && !to.outstanding.done()) return failed;
     status = engine_->run([&](Completion* done) { return to.data->flush(scope, done); });
-    if (!failed.ok()) status = failed;
+    if (!failed.ok()) status = std::move(failed);
   }
   return status.ok() ? status : post_error(rank, status);
 }

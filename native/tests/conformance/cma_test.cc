@@ -15,8 +15,6 @@
 #include <thread>
 #include <vector>
 
-#include "base/random.h"
-#include "base/wire.h"
 #include "hixl_rma/transport.h"
 #include "support/channel.h"
 #include "support/patience.h"

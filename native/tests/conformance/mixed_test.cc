@@ -9,7 +9,6 @@
 #include <string_view>
 #include <vector>
 
-#include "base/doorbell.h"
 #include "base/stripe_lock.h"
 #include "base/wire.h"
 #include "hixl_rma/engine.h"

@@ -10,14 +10,12 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "base/wire.h"
 #include "memory/host/available_memory.h"

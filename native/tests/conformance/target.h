@@ -25,7 +25,7 @@ inline constexpr std::size_t kRegionBytes = std::size_t{3} << 20;
 
 /// How many payloads of put-then-notify are under way before the origin waits.
 inline constexpr std::uint64_t kSlots = 4;
-inline constexpr std::size_t kSlotBytes = 64 * 1024;
+inline constexpr std::size_t kSlotBytes = 65536;
 /// Bytes of the payload of a round: small, unaligned and long ones in turn.
 constexpr std::size_t slot_length(std::uint64_t round) {
   constexpr std::array<std::size_t, 5> kLengths = {8, 1000, 65536, 63, 4097};

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // For whom the claims are checked: a new transport joins with lines in this table.
-#include <array>
 #include <string>
-#include <vector>
 
 #include "conformance/claims.h"
 

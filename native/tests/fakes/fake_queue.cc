@@ -9,7 +9,6 @@
 // any order when the session asks for it, and the accumulate family keeps its own.
 #include "fakes/fake_queue.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace hixl_rma::fakes {

@@ -9,8 +9,6 @@
 #include <atomic>
 #include <deque>
 #include <map>
-#include <memory>
-#include <numeric>
 #include <random>
 #include <thread>
 #include <utility>

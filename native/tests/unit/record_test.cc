@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <thread>
-#include <vector>
 
 #include "support/control_memory.h"
 #include "support/patience.h"

@@ -7,7 +7,6 @@
 
 #include <chrono>
 #include <memory>
-#include <vector>
 
 #include "support/pattern.h"
 #include "window/ranks.h"

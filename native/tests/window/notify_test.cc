@@ -3,10 +3,7 @@
 // Notifications from end to end.
 #include <poll.h>
 
-#include <algorithm>
-#include <array>
 #include <atomic>
-#include <numeric>
 #include <string>
 #include <thread>
 #include <vector>

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Epochs that more than one rank takes part in: fence, post/start/complete/wait, locks.
-#include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <thread>
 #include <vector>
