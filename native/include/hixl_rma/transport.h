@@ -172,7 +172,8 @@ class Endpoint {
 
   // ---- needed when Capabilities::control ----------------------------------------------------
   /// Stores the records in order and rings the region's doorbell.
-  /// Order: visible at the target only after every earlier put and accumulate of this endpoint.
+  /// Order: visible at the target only after every earlier put and accumulate of this endpoint; an
+  /// operation that failed since the last flush fails the notify, too.
   virtual PostResult notify(RemoteRegion& region, std::span<const RecordWrite> records,
                             Completion* completion);
   /// Adds to an 8-byte word; *previous receives the old value by completion.

@@ -5,8 +5,10 @@
 // of them.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <memory>
+#include <thread>
 
 #include "support/pattern.h"
 #include "window/ranks.h"
