@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <ostream>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,6 +33,9 @@ struct Trial {
 
   [[nodiscard]] bool is_fake() const { return transport == "fake"; }
 };
+
+/// What GoogleTest prints for a parameter.
+void PrintTo(const Trial& trial, std::ostream* out);
 
 /// What lies in control memory in a window.
 struct SyncArea {

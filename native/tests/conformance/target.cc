@@ -131,6 +131,8 @@ class Server {
       const std::byte* payload = side_->data() + kPayload + round % kSlots * kSlotBytes;
       const std::size_t length = slot_length(round);
       if (first_mismatch(payload, length, round) != length) ++seen.early;
+      // The second word is stored before the first; it may be of a later round by now.
+      if (~word(kRecordWord + 8).load(std::memory_order_relaxed) < round) ++seen.early;
       ++seen.rounds;
       word(kAckWord).store(round, std::memory_order_release);
     }

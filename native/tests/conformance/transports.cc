@@ -39,7 +39,6 @@ INSTANTIATE_TEST_SUITE_P(Transport, ControlClaims, kWithControl, label_of);
 
 }  // namespace
 
-// What GoogleTest prints for a parameter.
 void PrintTo(const Trial& trial, std::ostream* out) { *out << trial.label; }
 
 }  // namespace hixl_rma::testing
