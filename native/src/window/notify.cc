@@ -61,10 +61,9 @@ Status Window::publish(int target, const NotifySpec& spec, const Deadline& deadl
   Link& to = link(target);
   if (!to.ordered) {
     // Data took another way than the record will: it has to be there first.
-    if (Status status = wait_outstanding(target, deadline); !status.ok()) return status;
-    Status status =
-        engine_->run([&](Completion* done) { return to.data->flush(FlushScope::kRemote, done); });
-    if (!status.ok()) return post_error(target, status);
+    if (Status status = flush_rank(target, FlushScope::kRemote, deadline); !status.ok()) {
+      return status;
+    }
   }
   const auto me = static_cast<std::size_t>(options_.rank);
   std::array<RecordWrite, 3> writes;

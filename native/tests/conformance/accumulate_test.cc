@@ -76,6 +76,21 @@ TEST_P(AccumulateClaims, no_op_with_a_result_is_an_atomic_get) {
   EXPECT_EQ(target().read(kPayload, 4000), make_pattern(4000, 3));
 }
 
+TEST_P(AccumulateClaims, the_old_values_may_take_the_place_of_the_operand) {
+  constexpr std::size_t kCount = 1500;
+  std::vector<double> values(kCount);
+  std::iota(values.begin(), values.end(), 1.0);
+  const std::vector<double> operand = values;
+  Accumulate operation{DataType::kFloat64, ReduceOp::kSum, bytes_of(values)};
+  operation.result = reinterpret_cast<std::byte*>(values.data());
+  operation.offset = kPayload + 8;
+  operation.count = kCount;
+  ASSERT_OK(near().accumulate(operation));
+  EXPECT_EQ(values, std::vector<double>(kCount));
+  ASSERT_OK(near().flush(FlushScope::kRemote));
+  EXPECT_EQ(values_of<double>(target().read(kPayload + 8, kCount * 8)), operand);
+}
+
 TEST_P(AccumulateClaims, a_pair_without_meaning_is_refused_and_changes_nothing) {
   target().fill(kPayload, 64, 4);
   const Bytes operand(64);

@@ -60,6 +60,15 @@ TEST_P(ControlClaims, a_notify_stores_every_word_of_every_record) {
   for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_EQ(word_of(seen, i), expected[i]) << i;
 }
 
+TEST_P(ControlClaims, the_first_word_of_a_record_is_stored_last) {
+  const auto total = static_cast<std::uint64_t>(rounds(GetParam().is_fake() ? 2000 : 300000, 1000));
+  target().start_polling(total);
+  for (std::uint64_t round = 1; round <= total; ++round) {
+    ASSERT_OK(near().notify({kRecordWord, 2, {round, round}}));
+  }
+  EXPECT_TRUE(target().told());
+}
+
 TEST_P(ControlClaims, fetch_add_returns_what_was_there_and_wraps_around) {
   constexpr std::uint64_t kMax = ~std::uint64_t{0};
   const std::array<std::uint64_t, 4> steps = {5, kMax, kMax, 0};

@@ -16,6 +16,7 @@
 #include "support/channel.h"
 #include "support/patience.h"
 #include "support/status_assert.h"
+#include "transport/cma/factory.h"
 #include "transport/common/mapped_endpoint.h"
 
 namespace hixl_rma::testing {
@@ -65,6 +66,7 @@ void accumulate_through(std::string_view name, Channel& channel, std::uint32_t h
 }  // namespace
 
 TEST(Mixed, accumulates_of_shm_and_cma_origins_and_of_the_owner_are_atomic) {
+  if (auto probed = probe_cma(); !probed.ok()) GTEST_SKIP() << "cma: " << probed.status().text();
   const int times = rounds(2000, 100);
   std::vector<std::unique_ptr<Child>> origins;
   constexpr std::array<std::string_view, 3> kNames = {"shm", "cma", "cma"};

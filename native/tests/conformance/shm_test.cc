@@ -21,6 +21,7 @@
 #include "memory/host/available_memory.h"
 #include "memory/host/shared_segment.h"
 #include "support/channel.h"
+#include "support/identity.h"
 #include "support/patience.h"
 #include "support/pattern.h"
 #include "support/status_assert.h"
@@ -227,15 +228,14 @@ TEST(Shm, a_mapping_outlives_a_peer_that_was_killed) {
 }
 
 TEST(Shm, a_segment_is_not_handed_to_another_user) {
-  if (getuid() != 0) GTEST_SKIP() << "becoming another user takes root";
+  if (!may_become_nobody()) GTEST_SKIP() << "becoming another user takes root";
   auto segment = SharedSegment::create(kPage, {});
   ASSERT_OK(segment);
   Child stranger([](Channel& channel) {
-    constexpr uid_t kNobody = 65534;
     Bytes name;
     Bytes token;
     EXPECT_TRUE(channel.receive(&name) && channel.receive(&token));
-    EXPECT_EQ(setresuid(kNobody, kNobody, kNobody), 0);
+    EXPECT_TRUE(become_nobody());
     // By hand: request_segment would not even ask a socket of another user.
     const Descriptor client(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     sockaddr_un address{};

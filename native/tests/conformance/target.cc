@@ -22,6 +22,7 @@ enum Command : std::uint8_t {
   kSwap,
   kAccumulateOnes,
   kWatch,
+  kPoll,
 };
 
 /// The far side's end of the conversation.
@@ -72,6 +73,8 @@ class Server {
         return channel_.send_number(accumulate(a, b) ? 1 : 0);
       case kWatch:
         return channel_.send(watch(a));
+      case kPoll:
+        return channel_.send_number(poll(a) ? 1 : 2);
       default:
         return false;
     }
@@ -131,12 +134,21 @@ class Server {
       const std::byte* payload = side_->data() + kPayload + round % kSlots * kSlotBytes;
       const std::size_t length = slot_length(round);
       if (first_mismatch(payload, length, round) != length) ++seen.early;
-      // The second word is stored before the first; it may be of a later round by now.
-      if (~word(kRecordWord + 8).load(std::memory_order_relaxed) < round) ++seen.early;
       ++seen.rounds;
       word(kAckWord).store(round, std::memory_order_release);
     }
     return WireWriter().number(seen.early).number(seen.lost).number(seen.rounds).take();
+  }
+
+  [[nodiscard]] bool poll(std::uint64_t last) const {
+    const Deadline deadline = soon();
+    std::uint64_t behind = 0;
+    for (std::uint64_t first = 0; first < last && !deadline.expired();) {
+      first = word(kRecordWord).load(std::memory_order_acquire);
+      const std::uint64_t second = word(kRecordWord + 8).load(std::memory_order_relaxed);
+      behind += second < first ? 1 : 0;  // it may be of a later round
+    }
+    return behind == 0 && !deadline.expired();
   }
 
   const Trial& trial_;
@@ -201,6 +213,7 @@ void Target::start_accumulating(std::uint64_t times, std::uint64_t count) {
   ask(kAccumulateOnes, times, count, 0);
 }
 void Target::start_watching(std::uint64_t rounds) { ask(kWatch, rounds, 0, 0); }
+void Target::start_polling(std::uint64_t last) { ask(kPoll, last, 0, 0); }
 bool Target::told() { return channel_.receive_number() == 1; }
 
 Watched Target::watched() {

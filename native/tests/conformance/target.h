@@ -62,6 +62,9 @@ class Target {
   void start_accumulating(std::uint64_t times, std::uint64_t count);
   /// Sleeps on its doorbell until record 1 to `rounds` came, and checks each payload at once.
   void start_watching(std::uint64_t rounds);
+  /// Polls the record's two words until the first is `last`; false from told() when the second was
+  /// ever behind it.
+  void start_polling(std::uint64_t last);
   /// Waits for the end of what was started.
   bool told();
   Watched watched();

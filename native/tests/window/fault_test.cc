@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <chrono>
 #include <memory>
 #include <thread>
 
@@ -184,21 +183,22 @@ TEST(WindowFaults, memory_is_held_until_the_operations_on_it_are_through) {
 }
 
 TEST(WindowFaults, a_wait_on_completions_that_another_thread_fires_does_not_oversleep) {
-  FakeSession session({.target_executes = false});
+  FakeSession session;
   run_ranks(kFakeData, 1, 4096, [&](Rank& rank) {
     ASSERT_OK(rank.window.lock(0, true, soon()));
     std::atomic<bool> stop{false};
     std::thread other([&] {
       while (!stop) rank.window.progress();
     });
-    const auto begun = Clock::now();
-    const int times = rounds(2000, 300);
-    for (int i = 0; i < times; ++i) {
-      EXPECT_OK(rank.put(std::as_bytes(std::span(&begun, 1)), 0, 0));
+    const Bytes payload(8);
+    int overslept = 0;
+    for (int i = 0; i < rounds(10000, 1000); ++i) {
+      EXPECT_OK(rank.put(payload, 0, 0));
+      const auto begun = Clock::now();
       EXPECT_OK(rank.flush(0));
+      overslept += Clock::now() - begun >= kLongestSleep ? 1 : 0;
     }
-    // One missed wake-up costs 100 ms.
-    EXPECT_LT(Clock::now() - begun, std::chrono::milliseconds(times) * (kSanitized ? 10 : 2));
+    EXPECT_LE(overslept, 2);  // that often the machine may be to blame
     stop = true;
     other.join();
     ASSERT_OK(rank.window.unlock(0, soon()));

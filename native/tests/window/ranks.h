@@ -123,6 +123,11 @@ class WindowTest : public ::testing::TestWithParam<World> {
  protected:
   void SetUp() override {
     if (GetParam().uses_fake()) session_.emplace(GetParam().fake);
+    auto engine = make_engine(GetParam());
+    ASSERT_OK(engine);
+    for (const TransportReport& report : engine.value()->reports()) {
+      if (!report.viable) GTEST_SKIP() << report.name << ": " << report.reason;
+    }
   }
   void run(int size, std::size_t nbytes, const Body& body) {
     run_ranks(GetParam(), size, nbytes, body);
