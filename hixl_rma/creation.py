@@ -44,13 +44,23 @@ class Plan:
     notifications: int
 
 
-def _spin_seconds(config: Config, size: int) -> float:
+def _processors() -> bytes:
+    """Return a mask of the processors that this process may use."""
+    mask = sum(1 << number for number in os.sched_getaffinity(0))
+    return mask.to_bytes(mask.bit_length() // 8 + 1, "little")
+
+
+def _spin_seconds(config: Config, masks: list[bytes]) -> float:
     if config.spin_us is not None:
         return config.spin_us * 1e-6
-    # Who spins while its peer has no processor only keeps it waiting.
+    # Who spins while its peer has no processor only keeps it waiting. A launcher may have bound
+    # each rank to a processor of its own: what counts is what they have together.
+    together = 0
+    for mask in masks:
+        together |= int.from_bytes(mask, "little")
     on_host = os.environ.get("OMPI_COMM_WORLD_LOCAL_SIZE") or os.environ.get("MPI_LOCALNRANKS")
-    ranks = max(size, int(on_host)) if on_host and on_host.isdigit() else size
-    return 50e-6 if ranks <= len(os.sched_getaffinity(0)) else 0.0
+    ranks = max(len(masks), int(on_host)) if on_host and on_host.isdigit() else len(masks)
+    return 50e-6 if ranks <= together.bit_count() else 0.0
 
 
 def _pack(error: BaseException | None, exposure: bytes = b"", description: bytes = b"") -> bytes:
@@ -146,19 +156,19 @@ def make_collectively(
             mine.disp_unit,
             mine.memory,  # type: ignore[arg-type]
             config.notification_cap,
-            (_spin_seconds(config, bootstrap.size), timeout),
+            timeout,
         )
         return mine.exposure.to_bytes(), description
 
     def connect() -> tuple[bytes, bytes]:
         core._connect([description for _, description in described], seconds_left())
-        return b"", b""
+        return _processors(), b""
 
     def settle() -> tuple[bytes, bytes]:
-        core._settle()
+        core._settle(_spin_seconds(config, [mask for mask, _ in connected]))
         return b"", b""
 
     described = rounds.run(prepare)
-    rounds.run(connect)
+    connected = rounds.run(connect)
     rounds.run(settle)
     return [Exposure.from_bytes(exposure) for exposure, _ in described]

@@ -60,10 +60,9 @@ bool take_memory(WindowObject* self, PyObject* memory, WindowOptions* options) {
 
 constexpr Signature kPrepare("_prepare", 8, 8,
                              {"engine", "rank", "size", "notifications", "disp_unit", "memory",
-                              "notification_cap", "times"});
+                              "notification_cap", "timeout"});
 
-// memory: a byte count to allocate, or the caller's buffer. times: (spin seconds, default
-// time-out).
+// memory: a byte count to allocate, or the caller's buffer. timeout: seconds, the default.
 PyObject* prepare_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   Values values;
   if (!kPrepare.parse(args, count, names, values)) return nullptr;
@@ -76,10 +75,8 @@ PyObject* prepare_method(PyObject* self, PyObject* const* args, Py_ssize_t count
     options.notifications = static_cast<std::size_t>(notifications);
     options.disp_unit = py::cast<std::uint64_t>(py::handle(values[4]));
     options.notification_cap = py::cast<std::size_t>(py::handle(values[6]));
-    const auto times = py::cast<std::pair<double, double>>(py::handle(values[7]));
-    options.wait.spin = Nanoseconds(static_cast<long long>(times.first * 1e9));
     options.wait.interrupted = interrupted;
-    object->default_timeout = times.second;
+    object->default_timeout = py::cast<double>(py::handle(values[7]));
     if (notifications < 1 || notifications > kMaxNotifications) {
       return raise_error(StatusCode::kInvalidArgument, "notifications must be in 1 to 65536",
                          "create");
@@ -120,12 +117,15 @@ PyObject* connect_method(PyObject* self, PyObject* const* args, Py_ssize_t count
   });
 }
 
-constexpr Signature kSettle("_settle", 0, 0, {});
+constexpr Signature kSettle("_settle", 1, 1, {"spin"});
 
 PyObject* settle_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   Values values;
   if (!kSettle.parse(args, count, names, values)) return nullptr;
   Window& window = *as_window(self)->window;
+  const double spin = PyFloat_AsDouble(values[0]);
+  if (PyErr_Occurred() != nullptr) return nullptr;
+  window.set_spin(Nanoseconds(static_cast<long long>(spin * 1e9)));
   Status status;
   {
     const WithoutGil without(window);  // joins the thread that handed the memory over

@@ -104,6 +104,8 @@ class Window {
   [[nodiscard]] const Bytes& description() const { return description_; }
   /// Connects to every rank and imports its memory. `descriptions` by rank.
   Status connect(std::span<const Bytes> descriptions, const Deadline& deadline);
+  /// How long a wait spins before it sleeps; before the window is used.
+  void set_spin(Nanoseconds spin) { options_.wait.spin = spin; }
   /// Chooses the transport for each rank, once every rank is through connect.
   Status settle();
 
