@@ -12,6 +12,11 @@ void Signature::intern() const {
   for (std::size_t i = 0; i < count_; ++i) names_[i] = PyUnicode_InternFromString(texts_[i]);
 }
 
+bool Signature::missing(std::size_t parameter) const {
+  PyErr_Format(PyExc_TypeError, "%s() missing required argument: '%s'", method_, texts_[parameter]);
+  return false;
+}
+
 bool Signature::parse_fully(PyObject* const* args, Py_ssize_t count, PyObject* names,
                             std::array<PyObject*, kMaxParameters>& values) const {
   const auto given = static_cast<std::size_t>(count);
@@ -20,20 +25,27 @@ bool Signature::parse_fully(PyObject* const* args, Py_ssize_t count, PyObject* n
                  method_, positional_, given);
     return false;
   }
-  for (std::size_t i = 0; i < count_; ++i) values[i] = i < given ? args[i] : nullptr;
+  for (std::size_t i = 0; i < given; ++i) values[i] = args[i];
+  for (std::size_t i = given; i < count_; ++i) values[i] = nullptr;
   if (names != nullptr) {
     if (names_[0] == nullptr) intern();
     const Py_ssize_t n = PyTuple_GET_SIZE(names);
+    std::size_t next = given;  // most callers keep to the order of the parameters
     for (Py_ssize_t i = 0; i < n; ++i) {
-      if (!by_name(PyTuple_GET_ITEM(names, i), args[count + i], values)) return false;
+      PyObject* name = PyTuple_GET_ITEM(names, i);
+      while (next < count_ && names_[next] != name) ++next;
+      if (next < count_) {
+        values[next++] = args[count + i];
+      } else if (!by_name(name, args[count + i], values)) {
+        return false;
+      }
     }
   }
-  for (std::size_t i = 0; i < count_; ++i) {
-    if (values[i] != nullptr || (i >= required_ && i != required_by_name_)) continue;
-    PyErr_Format(PyExc_TypeError, "%s() missing required argument: '%s'", method_, texts_[i]);
-    return false;
+  for (std::size_t i = given; i < required_; ++i) {
+    if (values[i] == nullptr) return missing(i);
   }
-  return true;
+  return required_by_name_ == SIZE_MAX || values[required_by_name_] != nullptr ||
+         missing(required_by_name_);
 }
 
 bool Signature::by_name(PyObject* name, PyObject* value,

@@ -48,6 +48,7 @@ class Signature {
                    std::array<PyObject*, kMaxParameters>& values) const;
   bool by_name(PyObject* name, PyObject* value,
                std::array<PyObject*, kMaxParameters>& values) const;
+  [[nodiscard]] bool missing(std::size_t parameter) const;
   void intern() const;
 
   const char* method_;

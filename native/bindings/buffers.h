@@ -14,6 +14,9 @@ namespace hixl_rma {
 /// for whatever has no buffer of its own. Called once, at import.
 void set_buffer_converter(PyObject* function);
 
+/// Learns numpy's array type. Called once, at import. Throws what importing numpy throws.
+void find_array_type();
+
 /// The memory of an argument, exported for as long as this object lives. Needs the GIL to die.
 class ArrayArgument {
  public:
@@ -41,6 +44,7 @@ class ArrayArgument {
   [[nodiscard]] std::shared_ptr<void> keep() const;
 
  private:
+  bool acquire_plain_array(PyObject* object, bool writable);
   bool acquire_from(PyObject* object, bool writable);
   bool refuse(PyObject* object, bool writable, const char* what, const char* operation);
 

@@ -104,6 +104,7 @@ PYBIND11_MODULE(_core, module) {
       [](const py::object& function) { set_buffer_converter(function.ptr()); }, py::arg("function"),
       "Give the function that finds a buffer in objects without one.");
   module.def("drain_log", &drain_log, "Take the (level, text) lines that native code left.");
+  find_array_type();
   PyObject* type = make_window_type();
   if (type == nullptr || PyModule_AddObject(module.ptr(), "Window", type) != 0 ||
       !init_notification_type(module.ptr())) {

@@ -222,8 +222,8 @@ struct WaitArguments {
   }
 };
 
-PyObject* taken_to_python(TakeMode mode, const std::vector<Notification>& taken) {
-  return mode == TakeMode::kAny ? to_python(taken.front()) : to_list(taken);
+PyObject* taken_to_python(TakeMode mode, const Taken& taken) {
+  return mode == TakeMode::kAny ? to_python(*taken.any) : to_list(taken.list);
 }
 
 PyObject* wait_call(PyObject* self, const Signature& signature, TakeMode mode,
@@ -239,8 +239,8 @@ PyObject* wait_call(PyObject* self, const Signature& signature, TakeMode mode,
       !parse_timeout(values[4], as_window(self)->default_timeout, operation, &seconds)) {
     return nullptr;
   }
-  std::vector<Notification> taken;
-  Status status = window->try_notify(mode, wait.what, &taken);
+  Taken taken;
+  Status status = window->glance_notify(mode, wait.what, &taken);
   if (status.ok() && taken.empty()) {
     const Deadline deadline = Deadline::after_seconds(seconds);
     const WithoutGil without(*window);
@@ -276,11 +276,11 @@ PyObject* test_method(PyObject* self, PyObject* const* args, Py_ssize_t count, P
   if (window == nullptr) return nullptr;
   WaitArguments wait;
   if (!wait.parse(values, *window, kTest.method())) return nullptr;
-  std::vector<Notification> taken;
+  Taken taken;
   Status status = window->test_notify(TakeMode::kAny, wait.what, &taken);
   if (!status.ok()) return raise_status(status, kTest.method());
   if (taken.empty()) Py_RETURN_NONE;
-  return to_python(taken.front());
+  return to_python(*taken.any);
 }
 
 constexpr Signature kCount("notify_count", 1, 2, {"notification", "source"});

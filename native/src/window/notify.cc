@@ -47,6 +47,28 @@ bool names_one_twice(const NotificationSet& ids, std::size_t notifications) {
   return false;
 }
 
+// Most time a waiter keeps the caller's lock; a thread that wants it waits no longer than that.
+constexpr Nanoseconds kGlance = std::chrono::microseconds(5);
+
+// Spares a spinning waiter the search while nothing was published.
+class Arrivals {
+ public:
+  Arrivals(const NotifyBoard& board, const NotifyWait& what)
+      : board_(board), what_(what), known_(board.published(what.ids, what.source)) {}
+
+  bool changed() {
+    const std::uint64_t now = board_.published(what_.ids, what_.source);
+    if (now == known_) return false;
+    known_ = now;
+    return true;
+  }
+
+ private:
+  const NotifyBoard& board_;
+  const NotifyWait& what_;
+  std::uint64_t known_;
+};
+
 }  // namespace
 
 Status Window::check_notify(int target, const NotifySpec& spec) {
@@ -117,27 +139,37 @@ Status Window::check_wait(const NotifyWait& what) const {
   return {};
 }
 
-Status Window::try_notify(TakeMode mode, const NotifyWait& what, std::vector<Notification>* taken) {
+Status Window::glance_notify(TakeMode mode, const NotifyWait& what, Taken* taken) {
   taken->clear();
   if (Status status = check_wait(what); !status.ok()) return status;
-  take(mode, what, taken);
+  Arrivals arrivals(*board_, what);
+  if (take(mode, what, taken)) return {};
+  const Nanoseconds span = std::min(options_.wait.spin, kGlance);
+  if (span <= Nanoseconds(0)) return {};
+  const auto until = Clock::now() + span;
+  do {
+    for (int look = 0; look < kLooksPerClock; ++look) {
+      cpu_relax();
+      if (arrivals.changed() && take(mode, what, taken)) return {};
+    }
+  } while (Clock::now() < until);
   return {};
 }
 
-bool Window::take(TakeMode mode, const NotifyWait& what, std::vector<Notification>* taken) {
+bool Window::take(TakeMode mode, const NotifyWait& what, Taken* taken) {
   switch (mode) {
     case TakeMode::kAny: {
       Notification one;
       if (!board_->take_any(what.ids, what.count, what.source, what.consume, &one)) return false;
-      taken->assign(1, one);
+      taken->any = one;
       return true;
     }
     case TakeMode::kSome:
-      return board_->take_some(what.ids, what.count, what.source, what.consume, taken);
+      return board_->take_some(what.ids, what.count, what.source, what.consume, &taken->list);
     case TakeMode::kAll:
       break;
   }
-  return board_->take_all(what.ids, what.count, what.source, what.consume, taken);
+  return board_->take_all(what.ids, what.count, what.source, what.consume, &taken->list);
 }
 
 bool Window::all_others_lost() const {
@@ -183,8 +215,7 @@ Status Window::notify_timeout(const NotifyWait& what, TakeMode mode) {
   return Status::error(StatusCode::kNotifyTimeout, std::move(text));
 }
 
-Status Window::test_notify(TakeMode mode, const NotifyWait& what,
-                           std::vector<Notification>* taken) {
+Status Window::test_notify(TakeMode mode, const NotifyWait& what, Taken* taken) {
   taken->clear();
   if (Status status = check_wait(what); !status.ok()) return status;
   engine_->progress();
@@ -200,14 +231,18 @@ Status Window::test_notify(TakeMode mode, const NotifyWait& what,
 }
 
 Status Window::wait_notify(TakeMode mode, const NotifyWait& what, const Deadline& deadline,
-                           std::vector<Notification>* taken) {
+                           Taken* taken) {
   if (Status status = check_wait(what); !status.ok()) return status;
   inside_.fetch_add(1);
   Status status;
+  Arrivals arrivals(*board_, what);
+  unsigned looks = 0;
   for (;;) {
     bool found = false;
     const WaitEnd end = wait_on(control_.header().doorbell, *engine_, options_.wait, deadline, [&] {
-      found = take(mode, what, taken);
+      // A count may be there before the rest of its record, so that a search finds nothing and its
+      // count is known: hence a search now and then.
+      if (arrivals.changed() || looks++ % kLooksPerClock == 0) found = take(mode, what, taken);
       return found || closing_.load(std::memory_order_relaxed) || lost_matters(what);
     });
     if (found) break;

@@ -16,6 +16,11 @@ constexpr int kMaxLooks = 100;  // at a record that is written all the time
 constexpr std::size_t kMaxCursors = 32;
 constexpr std::uint64_t kIdsInTotal = 4;  // a total's sum packs the last four ids, 16 bits each
 
+std::uint64_t newest_count(const Record& record) {
+  return std::max(record.slots[0].count.load(std::memory_order_acquire),
+                  record.slots[1].count.load(std::memory_order_acquire));
+}
+
 }  // namespace
 
 bool read_record(const Record& record, std::uint64_t salt, std::uint64_t known,
@@ -250,12 +255,26 @@ Notification NotifyBoard::reset(std::size_t id) {
   return take(id, pending_[id], kAnySource, true);
 }
 
+std::uint64_t NotifyBoard::published(const NotificationSet& ids, int source) const {
+  const std::size_t first = source == kAnySource ? 0 : static_cast<std::size_t>(source);
+  const std::size_t last = source == kAnySource ? ranks_ : first + 1;
+  std::uint64_t sum = 0;
+  for (std::size_t origin = first; origin < last; ++origin) {
+    if (ids.size() > kFewIds) {
+      sum += newest_count(control_.total(origin));
+      continue;
+    }
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+      sum += newest_count(control_.record(origin, ids.at(i)));
+    }
+  }
+  return sum;
+}
+
 std::uint64_t NotifyBoard::arrivals() const {
   std::uint64_t sum = 0;
   for (std::size_t origin = 0; origin < ranks_; ++origin) {
-    const Record& total = control_.total(origin);
-    sum += std::max(total.slots[0].count.load(std::memory_order_acquire),
-                    total.slots[1].count.load(std::memory_order_acquire));
+    sum += newest_count(control_.total(origin));
   }
   return sum;
 }

@@ -61,6 +61,9 @@ class NotifyBoard {
   /// Consumes everything pending on an id.
   Notification reset(std::size_t id);
 
+  /// What was ever published to these ids, or a little more: changes when another search may find
+  /// more than the last. Takes no lock and so costs a waiter who spins next to nothing.
+  [[nodiscard]] std::uint64_t published(const NotificationSet& ids, int source) const;
   /// Notifications that ever arrived, by the totals: changes when there is something to look at.
   [[nodiscard]] std::uint64_t arrivals() const;
 

@@ -18,6 +18,8 @@ struct WaitPolicy {
   bool (*interrupted)() = nullptr;
 };
 
+/// Looks of a spinning waiter between two of the clock.
+inline constexpr int kLooksPerClock = 16;
 inline constexpr Nanoseconds kLongestSleep = std::chrono::milliseconds(100);
 /// While a transport has work outstanding a waiter is also the one who makes it move.
 inline constexpr Nanoseconds kLongestSleepInProgress = std::chrono::microseconds(100);
@@ -28,7 +30,6 @@ enum class WaitEnd : std::uint8_t { kReady, kTimedOut, kInterrupted };
 template <class Ready>
 WaitEnd wait_on(Doorbell& doorbell, Engine& engine, const WaitPolicy& policy,
                 const Deadline& deadline, Ready ready) {
-  constexpr int kLooksPerClock = 16;
   if (ready()) return WaitEnd::kReady;
   const auto spin_until = Clock::now() + policy.spin;
   do {

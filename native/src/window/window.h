@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -78,6 +79,20 @@ struct NotifySpec {
 
 /// Which notifications a wait takes.
 enum class TakeMode : std::uint8_t { kAny, kSome, kAll };
+
+/// What a wait took: one notification, kept without an allocation (kAny), or a list.
+struct Taken {
+  std::optional<Notification> any;
+  std::vector<Notification> list;
+
+  void clear() {
+    any.reset();
+    list.clear();
+  }
+  [[nodiscard]] bool empty() const { return !any && list.empty(); }
+  [[nodiscard]] std::size_t size() const { return any ? 1 : list.size(); }
+  [[nodiscard]] const Notification& operator[](std::size_t i) const { return any ? *any : list[i]; }
+};
 
 struct NotifyWait {
   NotificationSet ids;
@@ -180,11 +195,12 @@ class Window {
   Status check_notify(int target, const NotifySpec& spec);
   /// Publishes one notification, after everything of this link that `order` asks for.
   Status publish(int target, const NotifySpec& spec, const Deadline& deadline);
-  /// Takes what is there now, without making progress.
-  Status try_notify(TakeMode mode, const NotifyWait& what, std::vector<Notification>* taken);
-  Status test_notify(TakeMode mode, const NotifyWait& what, std::vector<Notification>* taken);
-  Status wait_notify(TakeMode mode, const NotifyWait& what, const Deadline& deadline,
-                     std::vector<Notification>* taken);
+  /// Takes what is there now or comes within a few microseconds, without making progress. For a
+  /// caller who holds a lock that is dearer to give away and take back than so short a wait: the
+  /// GIL. Nothing is taken when nothing came.
+  Status glance_notify(TakeMode mode, const NotifyWait& what, Taken* taken);
+  Status test_notify(TakeMode mode, const NotifyWait& what, Taken* taken);
+  Status wait_notify(TakeMode mode, const NotifyWait& what, const Deadline& deadline, Taken* taken);
   Result<std::uint64_t> notify_count(std::size_t id, int source);
   Result<Notification> reset_notify(std::size_t id);
   /// An eventfd that is readable when there may be something to look at.
@@ -309,7 +325,7 @@ class Window {
   // notify.cc
   Status check_wait(const NotifyWait& what) const;
   [[nodiscard]] bool all_others_lost() const;
-  bool take(TakeMode mode, const NotifyWait& what, std::vector<Notification>* taken);
+  bool take(TakeMode mode, const NotifyWait& what, Taken* taken);
   bool lost_matters(const NotifyWait& what);
   Status lost_waiting(const NotifyWait& what);
   Status notify_timeout(const NotifyWait& what, TakeMode mode);

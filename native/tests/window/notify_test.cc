@@ -134,7 +134,7 @@ TEST_P(WindowNotify, any_some_and_all_take_what_they_say) {
       for (const std::size_t id : ids) EXPECT_OK(rank.notify(0, {.id = id, .value = id}));
       EXPECT_OK(rank.notify(0, {.id = 4, .value = 1}));
     } else {
-      std::vector<Notification> taken;
+      Taken taken;
       ASSERT_OK(rank.window.wait_notify(TakeMode::kAll, {{0, 0, ids}}, soon(), &taken));
       ASSERT_EQ(taken.size(), 3U);
       EXPECT_EQ(taken[0].id, 9U);
@@ -158,7 +158,7 @@ TEST_P(WindowNotify, a_wait_that_times_out_consumes_nothing_and_says_what_it_saw
     }
     ASSERT_OK(rank.fence());
     if (rank.me == 0) {
-      std::vector<Notification> taken;
+      Taken taken;
       Status status = rank.window.wait_notify(TakeMode::kAny, one_of(5, 2), at_once(), &taken);
       EXPECT_CODE(status, StatusCode::kNotifyTimeout);
       EXPECT_SAYS(status, "notification 5 with count 2 from any source");
@@ -175,7 +175,7 @@ TEST_P(WindowNotify, wrong_arguments_are_refused) {
   run(1, 64, [](Rank& rank) {
     ASSERT_OK(rank.fence());
     EXPECT_CODE(rank.notify(0, {.id = 64}), StatusCode::kOutOfRange);
-    std::vector<Notification> taken;
+    Taken taken;
     const auto refused = [&](const NotifyWait& what) {
       return rank.window.test_notify(TakeMode::kAll, what, &taken);
     };
@@ -255,11 +255,11 @@ TEST_P(WindowNotify, the_descriptor_is_readable_while_there_is_something_to_take
       while (taken < total) {
         // One test for each time it is readable: none may be forgotten.
         ASSERT_TRUE(readable(fd.value(), kPatience)) << "after " << taken;
-        std::vector<Notification> notes;
+        Taken notes;
         ASSERT_OK(rank.window.test_notify(TakeMode::kAny, all_ids(), &notes));
         taken += static_cast<int>(notes.size());
       }
-      std::vector<Notification> notes;
+      Taken notes;
       ASSERT_OK(rank.window.test_notify(TakeMode::kAny, all_ids(), &notes));
       EXPECT_TRUE(notes.empty());
     }
@@ -272,7 +272,7 @@ TEST_P(WindowNotify, the_descriptor_may_be_asked_for_while_another_thread_tests)
     ASSERT_OK(rank.fence());
     std::atomic<bool> stop{false};
     std::thread tester([&] {
-      std::vector<Notification> notes;
+      Taken notes;
       while (!stop) EXPECT_OK(rank.window.test_notify(TakeMode::kAny, all_ids(), &notes));
     });
     EXPECT_OK(rank.window.notify_fileno());
@@ -292,7 +292,7 @@ TEST_P(WindowNotify, a_signal_ends_a_wait_when_the_caller_says_so) {
   };
   run(1, configure, [](Rank& rank) {
     std::thread other([] { interrupt_now = true; });
-    std::vector<Notification> taken;
+    Taken taken;
     EXPECT_CODE(rank.window.wait_notify(TakeMode::kAny, one_of(1), soon(), &taken),
                 StatusCode::kCanceled);
     other.join();

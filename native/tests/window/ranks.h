@@ -98,11 +98,11 @@ struct Rank {
   /// One notification of an id, or the error with count 0.
   Result<Notification> wait_for(std::size_t id, std::uint64_t count = 1,
                                 int source = kAnySource) const {
-    std::vector<Notification> taken;
+    Taken taken;
     Status status =
         window.wait_notify(TakeMode::kAny, {{id, id + 1, {}}, count, source}, soon(), &taken);
     if (!status.ok()) return status;
-    return taken.front();
+    return taken[0];
   }
 };
 

@@ -21,7 +21,7 @@ INSTANTIATE_WINDOW_SUITE(WindowTeardown);
 const Bytes kZeros(8);
 
 void expect_closed(Rank& rank) {
-  std::vector<Notification> taken;
+  Taken taken;
   const NotifyWait what{{0, 1, {}}};
   EXPECT_TRUE(rank.window.closed());
   EXPECT_CODE(rank.put(kZeros, rank.me, 0), StatusCode::kClosed);
@@ -266,7 +266,7 @@ TEST_P(WindowTeardown, a_forked_child_can_use_nothing_and_harms_nothing) {
   run(1, 64, [](Rank& rank) {
     ASSERT_OK(rank.fence());
     Child child([&](Channel&) {
-      std::vector<Notification> taken;
+      Taken taken;
       EXPECT_CODE(rank.put(kZeros, 0, 0), StatusCode::kForked);
       EXPECT_CODE(rank.fence(), StatusCode::kForked);
       EXPECT_CODE(rank.window.lock(0, true, soon()), StatusCode::kForked);
