@@ -433,6 +433,8 @@ class Window(_native.CoreWindow):
             When a rank left the window.
         RmaTimeoutError
             When the time is up.
+        TransferError
+            When an operation of this rank failed: the fence is through nevertheless.
 
         Notes
         -----
@@ -573,13 +575,18 @@ class Window(_native.CoreWindow):
             Inside a lock, start or post epoch.
         RmaTimeoutError
             When the time is up.
+        TransferError
+            When something of this rank failed: the window is freed nevertheless.
 
         Notes
         -----
         Collective. Views of the memory stay valid.
         """
-        super().free(timeout)
-        self._forget()
+        try:
+            super().free(timeout)
+        finally:
+            if self._facts("closed"):
+                self._forget()
 
     def _forget(self) -> None:
         self._local = self._created = None

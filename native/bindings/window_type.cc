@@ -146,7 +146,7 @@ PyObject* free_method(PyObject* self, PyObject* const* args, Py_ssize_t count, P
   PyThreadState* state = PyEval_SaveThread();
   Status status = object->window->free(Deadline::after_seconds(seconds));
   PyEval_RestoreThread(state);
-  if (status.ok()) {
+  if (object->window->freed()) {
     object->window->release();
     object->memory.reset();
   }

@@ -6,8 +6,10 @@
 #include <algorithm>
 #include <array>
 #include <string>
+#include <utility>
 
 #include "window/busy_scope.h"
+#include "window/failures.h"
 #include "window/window.h"
 
 namespace hixl_rma {
@@ -46,14 +48,33 @@ Status Window::any_lost() {
   return {};
 }
 
+// NOTE [failed operations and those who wait]
+// An operation that failed keeps nobody waiting: the call that closes its epoch completes what else
+// is outstanding, meets or releases the other ranks as ever, and reports the failure last. Between
+// the two it may time out; the failure is then kept for the call that goes on with it.
 Status Window::complete_outstanding(const Deadline& deadline) {
   for (int rank = 0; rank < options_.size; ++rank) {
     if (link(rank).inline_data) continue;
-    if (Status status = flush_rank(rank, FlushScope::kRemote, deadline); !status.ok()) {
-      return status;
-    }
+    if (Status status = complete_rank(rank, deadline); !status.ok()) return status;
   }
   return {};
+}
+
+// Errors: what leaves operations outstanding; a failure is kept for closed_with.
+Status Window::complete_rank(int rank, const Deadline& deadline) {
+  Status status = flush_rank(rank, FlushScope::kRemote, deadline);
+  if (left_pending(status)) return status;
+  std::lock_guard lock(sync_mutex_);
+  keep_first(failure_, status);
+  return {};
+}
+
+// How the call ends: with its own error, or with the failure of an operation, which came first.
+Status Window::closed_with(const Status& status) {
+  if (left_pending(status)) return status;
+  std::lock_guard lock(sync_mutex_);
+  Status failure = std::exchange(failure_, Status());
+  return failure.ok() ? status : failure;
 }
 
 // Dissemination: in round r a rank signals the one 2^r places on and waits for the one 2^r places
@@ -105,13 +126,15 @@ Status Window::fence(unsigned assertion, const Deadline& deadline) {
   Status status = complete_outstanding(deadline);
   if (status.ok()) std::atomic_thread_fence(std::memory_order_seq_cst);
   if (status.ok()) status = advance_barrier(deadline);
-  std::lock_guard lock(sync_mutex_);
-  if (status.ok()) {
-    epochs_.end_fence((assertion & kNoSucceed) == 0);
-  } else if (status.code() == StatusCode::kTimeout || status.code() == StatusCode::kCanceled) {
-    epochs_.set_pending(PendingCall::kFence);
+  {
+    std::lock_guard lock(sync_mutex_);
+    if (status.ok()) {
+      epochs_.end_fence((assertion & kNoSucceed) == 0);
+    } else if (left_pending(status)) {
+      epochs_.set_pending(PendingCall::kFence);
+    }
   }
-  return status;
+  return closed_with(status);
 }
 
 Status Window::check_group(const std::vector<int>& group) const {
@@ -189,9 +212,7 @@ Status Window::complete(const Deadline& deadline) {
   Status status = complete_outstanding(deadline);
   if (!status.ok()) {
     std::lock_guard lock(sync_mutex_);
-    if (status.code() == StatusCode::kTimeout || status.code() == StatusCode::kCanceled) {
-      epochs_.set_pending(PendingCall::kComplete);
-    }
+    epochs_.set_pending(PendingCall::kComplete);
     return status;
   }
   const std::uint64_t offset =
@@ -200,11 +221,13 @@ Status Window::complete(const Deadline& deadline) {
   for (const int target : epochs_.start_group()) {
     const auto t = static_cast<std::size_t>(target);
     Status stored = control_links_[t].store(offset, ++completes_made_[t]);
-    if (!stored.ok() && first_error.ok()) first_error = post_error(target, stored);
+    if (!stored.ok()) keep_first(first_error, post_error(target, stored));
   }
-  std::lock_guard lock(sync_mutex_);
-  epochs_.completed();
-  return first_error;
+  {
+    std::lock_guard lock(sync_mutex_);
+    epochs_.completed();
+  }
+  return closed_with(first_error);
 }
 
 Status Window::post(const std::vector<int>& group) {
@@ -216,13 +239,13 @@ Status Window::post(const std::vector<int>& group) {
   epochs_.posted(group);
   const std::uint64_t offset =
       layout_.peer(static_cast<std::size_t>(options_.rank)) + offsetof(PeerWords, posts);
+  Status first_error;
   for (const int origin : group) {
     const auto o = static_cast<std::size_t>(origin);
-    if (Status status = control_links_[o].store(offset, ++posts_made_[o]); !status.ok()) {
-      return post_error(origin, status);
-    }
+    Status stored = control_links_[o].store(offset, ++posts_made_[o]);
+    if (!stored.ok()) keep_first(first_error, post_error(origin, stored));
   }
-  return {};
+  return first_error;
 }
 
 Status Window::wait_exposure(const Deadline& deadline) {
@@ -325,13 +348,16 @@ Status Window::unlock(int target, const Deadline& deadline) {
   }
   refresh_lost();
   const bool lost = link(target).lost.load();
+  Status flushed;
   if (!lost) {
-    if (Status status = flush(target, FlushScope::kRemote, deadline); !status.ok()) return status;
+    flushed = flush(target, FlushScope::kRemote, deadline);
+    if (left_pending(flushed) || flushed.code() == StatusCode::kClosed) return flushed;
   }
   Status status = lock_->release(t, exclusive);
   std::lock_guard lock(sync_mutex_);
   epochs_.unlocked(t);
   if (lost) return first_lost(std::span(&target, 1));
+  if (!flushed.ok()) return flushed;
   return status.ok() ? status : post_error(target, status);
 }
 
@@ -369,15 +395,20 @@ Status Window::unlock_all(const Deadline& deadline) {
     std::lock_guard lock(sync_mutex_);
     if (Status status = epochs_.begin_unlock_all(); !status.ok()) return status;
   }
-  if (Status status = flush(-1, FlushScope::kRemote, deadline); !status.ok()) return status;
+  for (int rank = 0; rank < options_.size; ++rank) {
+    if (link(rank).lost.load(std::memory_order_relaxed)) continue;
+    if (Status status = complete_rank(rank, deadline); !status.ok()) return status;
+  }
   Status first_error;
   for (int target = 0; target < options_.size; ++target) {
     Status released = lock_->release(static_cast<std::size_t>(target), false);
-    if (!released.ok() && first_error.ok()) first_error = post_error(target, released);
+    if (!released.ok()) keep_first(first_error, post_error(target, released));
   }
-  std::lock_guard lock(sync_mutex_);
-  epochs_.unlocked_all();
-  return first_error;
+  {
+    std::lock_guard lock(sync_mutex_);
+    epochs_.unlocked_all();
+  }
+  return closed_with(first_error);
 }
 
 }  // namespace hixl_rma

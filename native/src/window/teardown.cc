@@ -9,6 +9,7 @@
 
 #include "base/log.h"
 #include "window/busy_scope.h"
+#include "window/failures.h"
 #include "window/notify_watcher.h"  // IWYU pragma: keep (a member of Window)
 #include "window/window.h"
 
@@ -31,7 +32,7 @@ Status Window::free(const Deadline& deadline) {
     }
     Status status = complete_outstanding(deadline);
     if (status.ok()) status = advance_barrier(deadline);
-    if (status.code() == StatusCode::kTimeout || status.code() == StatusCode::kCanceled) {
+    if (left_pending(status)) {
       std::lock_guard lock(sync_mutex_);
       epochs_.set_pending(PendingCall::kFree);
       return status;
@@ -44,7 +45,9 @@ Status Window::free(const Deadline& deadline) {
     }
   }
   quiesce();
-  return {};
+  freed_.store(true, std::memory_order_release);  // pairs with freed()
+  Status failure = closed_with({});
+  return failure.code() == StatusCode::kPeerLost ? Status() : failure;
 }
 
 void Window::abort() {

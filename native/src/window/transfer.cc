@@ -6,6 +6,7 @@
 #include <array>
 #include <string>
 
+#include "window/failures.h"
 #include "window/window.h"
 
 namespace hixl_rma {
@@ -366,11 +367,14 @@ Status Window::flush(int target, FlushScope scope, const Deadline& deadline) {
   }
   if (Status status = usable(); !status.ok()) return status;
   if (Status status = epochs_.may_flush(-1); !status.ok()) return status;
+  Status first;
   for (int rank = 0; rank < options_.size; ++rank) {
     if (link(rank).lost.load(std::memory_order_relaxed)) continue;
-    if (Status status = flush_rank(rank, scope, deadline); !status.ok()) return status;
+    Status status = flush_rank(rank, scope, deadline);
+    if (left_pending(status)) return first.ok() ? status : first;
+    keep_first(first, status);
   }
-  return {};
+  return first;
 }
 
 }  // namespace hixl_rma

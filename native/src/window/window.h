@@ -207,8 +207,11 @@ class Window {
   Result<int> notify_fileno();
 
   // ---- the end (teardown.cc)
-  /// Collective. Ok: nothing of the window is left here but mappings that views hold.
+  /// Collective. Ok, or freed() and the failure of an operation: nothing of the window is left here
+  /// but mappings that views hold.
   Status free(const Deadline& deadline);
+  /// A free is through, and release() may follow.
+  [[nodiscard]] bool freed() const { return freed_.load(std::memory_order_acquire); }
   /// Local: withdraws the memory and tells every rank that this one is lost. A lock it holds stays
   /// taken: what it guards may be half done.
   void abort();
@@ -321,6 +324,8 @@ class Window {
   [[nodiscard]] Status first_lost(std::span<const int> group);
   [[nodiscard]] Status any_lost();
   Status complete_outstanding(const Deadline& deadline);
+  Status complete_rank(int rank, const Deadline& deadline);
+  Status closed_with(const Status& status);
 
   // notify.cc
   Status check_wait(const NotifyWait& what) const;
@@ -363,9 +368,9 @@ class Window {
   std::unique_ptr<NotifyWatcher> watcher_;         // guarded by sync_mutex_
   std::atomic<NotifyWatcher*> watching_{nullptr};  // the same, for who is inside
   std::mutex sync_mutex_;                          // epochs; never held while waiting
+  Status failure_;  // guarded by sync_mutex_: what the call that closes the epoch has to report
   std::atomic<bool> sync_busy_{false};  // a fence, start, complete, wait or free is running
   Barrier barrier_;
-  std::size_t complete_next_ = 0;           // how far a pending complete came
   std::vector<std::uint64_t> posts_taken_;  // by target: its posts that a start consumed
   std::vector<std::uint64_t> posts_made_;   // by origin
   std::vector<std::uint64_t> completes_taken_;
@@ -376,6 +381,7 @@ class Window {
   std::vector<int> lost_;          // in the order they were lost
   std::size_t lost_reported_ = 0;  // how many of them a wait on any source reported
   std::atomic<bool> closing_{false};
+  std::atomic<bool> freed_{false};
   bool released_ = false;
   std::atomic<int> inside_{0};  // waits and long copies that run without the GIL
 };
