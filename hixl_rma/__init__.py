@@ -6,7 +6,7 @@ meaning that MPI gives these words; a native engine moves the bytes. ``python -m
 tells what works on a machine, and why not.
 """
 
-from hixl_rma import logs
+from hixl_rma import _broken, logs
 from hixl_rma.bootstrap import Bootstrap, LocalBootstrap, MpiBootstrap
 from hixl_rma.config import Config
 from hixl_rma.errors import (
@@ -36,17 +36,23 @@ from hixl_rma.errors import (
     TransportError,
     UnsupportedError,
 )
-from hixl_rma.notification import ANY, ANY_SOURCE, Notification
-from hixl_rma.request import Request
-from hixl_rma.window import (
-    NOCHECK,
-    NOPRECEDE,
-    NOPUT,
-    NOSTORE,
-    NOSUCCEED,
-    PeerStats,
-    Window,
-)
+
+try:
+    from hixl_rma.notification import ANY, ANY_SOURCE, Notification
+    from hixl_rma.request import Request
+    from hixl_rma.window import (
+        NOCHECK,
+        NOPRECEDE,
+        NOPUT,
+        NOSTORE,
+        NOSUCCEED,
+        PeerStats,
+        Window,
+    )
+except _broken.NativeModuleError:
+    # `python -m hixl_rma info` is there to tell what is wrong: it has to start.
+    if not _broken.as_command():
+        raise
 
 __version__ = "0.1.0"
 

@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from hixl_rma import info
+from hixl_rma import __version__, info
 
 __all__ = ["main"]
 
@@ -17,6 +17,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="hixl-rma", description="One-sided communication for Python: tools."
     )
+    parser.add_argument("--version", action="version", version=f"hixl-rma {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     command = commands.add_parser(
         "info",

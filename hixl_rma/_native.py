@@ -10,16 +10,13 @@ from __future__ import annotations
 import os
 import threading
 
-from hixl_rma import errors, logs
+from hixl_rma import _broken, errors, logs
 
 try:
     from hixl_rma import _core
-except ImportError as error:  # the text says what to do, the cause what was missing
-    _message = (
-        f"the native module of hixl_rma cannot be imported ({error}): install the package with "
-        "`pip install .`, or run `make module` in a clone"
-    )
-    raise ImportError(_message) from error
+except ImportError as error:
+    # The text has the reason; Python's own takes a missing file for a circular import.
+    raise _broken.NativeModuleError(error) from None
 
 __all__ = [
     "CoreWindow",
@@ -28,6 +25,7 @@ __all__ = [
     "Notification",
     "engine_for",
     "forward_log",
+    "location",
     "probe_transports",
     "set_buffer_converter",
 ]
@@ -57,6 +55,11 @@ def engine_for(transports: tuple[str, ...] | None) -> _core.Engine:
 def probe_transports() -> list[tuple[str, bool, str]]:
     """Return (name, viable, reason) for each transport of this build."""
     return _core.Engine([]).reports()
+
+
+def location() -> str:
+    """Return the file that the compiled module was loaded from."""
+    return str(_core.__file__)
 
 
 def forward_log() -> None:

@@ -22,7 +22,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from hixl_rma import config
+from hixl_rma import _broken, config
 from hixl_rma.bootstrap import choose
 from hixl_rma.errors import RmaError
 
@@ -37,6 +37,8 @@ _LATER_TRANSPORTS = {
 }
 _LATER_KINDS = {"cuda": "memory of CUDA devices", "ascend": "memory of Ascend devices"}
 _STYLES = {"yes": "green", "ok": "green", "no": "red", "warn": "yellow", "later": "dim", "": ""}
+_MODULE = "native module"
+_NO_MODULE = "the native module does not load"
 _MIB = 1 << 20
 _SHM = "/dev/shm"  # noqa: S108 - asked about, not written to
 # Runs in a process of its own: MPI stays uninitialized, and a library that crashes takes only that
@@ -96,11 +98,21 @@ def _version() -> str:
         return "unknown (not installed)"
 
 
-def _build() -> Section:
+def _native_module() -> Entry:
+    try:
+        from hixl_rma import _native  # here, so that the report is made without it too
+    except ImportError as error:
+        reason = getattr(error, "reason", str(error))
+        return Entry(_MODULE, "no", f"does not load: {reason}", _broken.MEND)
+    return Entry(_MODULE, "yes", _native.location())
+
+
+def _build(module: Entry) -> Section:
     return Section(
         "hixl_rma",
         [
             Entry("version", "", _version()),
+            module,
             Entry("python", "", f"{platform.python_version()} ({sys.executable})"),
             Entry("numpy", "", importlib.metadata.version("numpy")),
             Entry("system", "", f"{platform.system()} {platform.release()} {platform.machine()}"),
@@ -108,16 +120,13 @@ def _build() -> Section:
     )
 
 
-def _transports(environ: Mapping[str, str]) -> Section:
-    try:
-        from hixl_rma import _native  # here, so that the report is made without it too
+def _transports(environ: Mapping[str, str], module: Entry) -> Section:
+    if module.state == "no":
+        entries = [Entry(name, "no", _NO_MODULE) for name in config.TRANSPORTS]
+    else:
+        from hixl_rma import _native
 
         probed = _native.probe_transports()
-    except ImportError as error:
-        reason = f"the native module cannot be loaded: {error}"
-        mend = "pip install --force-reinstall --no-deps hixl-rma  (in a clone: make)"
-        entries = [Entry(name, "no", reason, mend) for name in config.TRANSPORTS]
-    else:
         allowed = _allowed_transports(environ)
         entries = [
             Entry(name, "yes" if viable else "no", reason + _left_out(name, allowed))
@@ -144,12 +153,15 @@ def _left_out(name: str, allowed: tuple[str, ...] | None) -> str:
     return "" if allowed is None or name in allowed else "; left out by HIXL_RMA_TRANSPORTS"
 
 
-def _memory_kinds() -> Section:
+def _memory_kinds(module: Entry) -> Section:
     later = [
         Entry(name, "later", f"not in this version ({meaning})")
         for name, meaning in _LATER_KINDS.items()
     ]
-    return Section("memory kinds", [Entry("host", "yes", "memory of the process"), *later])
+    host = Entry("host", "yes", "memory of the process")
+    if module.state == "no":
+        host = Entry("host", "no", _NO_MODULE)
+    return Section("memory kinds", [host, *later])
 
 
 # -- MPI ----------------------------------------------------------------------------------------
@@ -431,10 +443,11 @@ def collect(environ: Mapping[str, str] | None = None) -> list[Section]:
         The report.
     """
     environ = os.environ if environ is None else environ
+    module = _native_module()
     return [
-        _build(),
-        _transports(environ),
-        _memory_kinds(),
+        _build(module),
+        _transports(environ, module),
+        _memory_kinds(module),
         _mpi(environ),
         Section("limits", limits()),
         _packages(),
