@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Run clang-tidy on the sources of native/ that changed since they last passed, a few at a time.
 
-A source is looked at again when it, one of our headers that it includes, .clang-tidy or clang-tidy
-itself changed; what passed is remembered below build/tidy.
+A source is looked at again when it, one of our headers that it includes, a .clang-tidy in a folder
+above one of them or clang-tidy itself changed; what passed is remembered below build/tidy.
 """
 
 from __future__ import annotations
@@ -39,6 +39,17 @@ def headers_of(path: Path) -> frozenset[Path]:
     return frozenset(found)
 
 
+def configurations_of(path: Path) -> set[Path]:
+    """Return the .clang-tidy files that apply to a file: each may inherit from those above."""
+    found = set()
+    for folder in path.parents:
+        if (folder / ".clang-tidy").is_file():
+            found.add(folder / ".clang-tidy")
+        if folder == ROOT:
+            break
+    return found
+
+
 def fingerprint(source: Path, salt: bytes) -> str:
     """Return a digest of everything that can change what clang-tidy says of a source."""
     todo, seen = [source], {source}
@@ -47,7 +58,7 @@ def fingerprint(source: Path, salt: bytes) -> str:
         seen |= new
         todo += new
     digest = hashlib.sha256(salt)
-    for path in sorted(seen):
+    for path in sorted(seen.union(*map(configurations_of, seen))):
         digest.update(str(path).encode() + path.read_bytes())
     return digest.hexdigest()
 
@@ -89,8 +100,7 @@ def main() -> int:
     sources = sorted({Path(c["file"]).resolve() for c in commands} & set(NATIVE.rglob("*.cc")))
     passed = ROOT / "build" / "tidy"
     passed.mkdir(parents=True, exist_ok=True)
-    salt = version + (NATIVE / ".clang-tidy").read_bytes()
-    stamps = {s: passed / fingerprint(s, salt) for s in sources}
+    stamps = {s: passed / fingerprint(s, version) for s in sources}
     todo = [s for s in sources if not stamps[s].exists()]
     failed = 0
     with ThreadPoolExecutor(chosen.jobs) as pool:

@@ -180,6 +180,51 @@ def test_every_expected_skip_says_why() -> None:
     assert all(len(entry.why.split()) >= 5 for entry in entries)
 
 
+@pytest.mark.parametrize(
+    ("file", "changes"),
+    [
+        ("native/tests/unit/a_test.cc", True),
+        ("native/tests/support/help.h", True),
+        ("native/src/base/b.h", True),
+        ("native/src/base/b.cc", False),
+        ("native/tests/.clang-tidy", True),
+        ("native/src/base/.clang-tidy", True),  # of an included header
+        ("native/.clang-tidy", True),
+        (".clang-tidy", True),
+        ("native/src/window/.clang-tidy", False),
+    ],
+)
+def test_clang_tidy_looks_again_when_what_applies_to_a_source_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, file: str, changes: bool
+) -> None:
+    native = tmp_path / "native"
+    texts = {
+        "native/.clang-tidy": "Checks: '*'\n",
+        "native/tests/.clang-tidy": "InheritParentConfig: true\n",
+        "native/tests/unit/a_test.cc": '#include "support/help.h"\n',
+        "native/tests/support/help.h": '#include "base/b.h"\n',
+        "native/src/base/b.h": "int b();\n",
+        "native/src/base/b.cc": '#include "base/b.h"\n',
+        "native/src/window/w.cc": "",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+
+    def fingerprint() -> str:
+        tidy = load("tidy")
+        monkeypatch.setattr(tidy, "ROOT", tmp_path)
+        monkeypatch.setattr(tidy, "ROOTS", [native / "src", native / "tests"])
+        found: str = tidy.fingerprint(native / "tests/unit/a_test.cc", b"version")
+        return found
+
+    before = fingerprint()
+    assert fingerprint() == before
+    with (tmp_path / file).open("a") as opened:
+        opened.write("# changed\n")
+    assert (fingerprint() != before) == changes
+
+
 def preflight(tmp_path: Path, tools: dict[str, str], compiler: str = "c++") -> tuple[int, str]:
     """Run the check with a PATH that holds only the tools given: name -> shell script."""
     for name, script in tools.items():
