@@ -15,6 +15,8 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from support.machine import CONDITIONS
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -43,10 +45,14 @@ class Expectation:
     why: str
     unless: str = ""
     """Name of an environment variable: where it is set, this entry does not count."""
+    where: str = ""
+    """Key of `machine.CONDITIONS`: the entry counts only where that holds."""
 
     def covers(self, skip: Skip) -> bool:
         """Tell whether this entry allows a skip."""
         if self.unless and os.environ.get(self.unless):
+            return False
+        if not CONDITIONS[self.where]():
             return False
         return (
             fnmatch.fnmatchcase(skip.test, self.test)
@@ -92,13 +98,23 @@ def read_skips(folder: Path) -> list[Skip]:
 
 
 def read_expectations(path: Path) -> list[Expectation]:
-    """Read ``expected_skips.toml``; an entry without a reason why is a KeyError."""
+    """Read ``expected_skips.toml``; an entry without a reason why is a KeyError.
+
+    So is one for a condition that does not exist.
+    """
     entries = tomllib.loads(path.read_text(encoding="utf-8")).get("skip", [])
+    for entry in entries:
+        CONDITIONS[entry.get("where", "")]
     return [
         Expectation(
-            e["test"], e["reason"], tuple(e["lanes"]), e["why"].strip(), e.get("unless", "")
+            test=entry["test"],
+            reason=entry["reason"],
+            lanes=tuple(entry["lanes"]),
+            why=entry["why"].strip(),
+            unless=entry.get("unless", ""),
+            where=entry.get("where", ""),
         )
-        for e in entries
+        for entry in entries
     ]
 
 

@@ -14,6 +14,7 @@ from types import ModuleType
 import pytest
 
 from support.ledger import Expectation, Skip, read_expectations, unexpected
+from support.machine import CONDITIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -172,6 +173,56 @@ def test_an_expectation_ends_where_its_variable_is_set(monkeypatch: pytest.Monke
     assert unexpected([skip], [allowed]) == []
     monkeypatch.setenv("HIXL_TEST_FLAG", "1")
     assert unexpected([skip], [allowed]) == [skip]
+
+
+def test_an_expectation_counts_only_where_its_condition_holds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    holds = [True]
+    monkeypatch.setattr("support.ledger.CONDITIONS", {"it rains": lambda: holds[0]})
+    allowed = Expectation("*", "wet", ("native",), "why", where="it rains")
+    skip = Skip("Cma.Puts", "wet", "native")
+    assert unexpected([skip], [allowed]) == []
+    holds[0] = False
+    assert unexpected([skip], [allowed]) == [skip]
+
+
+def test_an_expectation_for_a_condition_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
+    entry = '[[skip]]\ntest = "*"\nreason = "*"\nlanes = ["*"]\nwhy = "w"\nwhere = "elsewhere"\n'
+    (tmp_path / "skips.toml").write_text(entry)
+    with pytest.raises(KeyError, match="elsewhere"):
+        read_expectations(tmp_path / "skips.toml")
+
+
+NATIVE_SKIPS = [
+    ("Shm.a_stranger", "becoming another user takes root", {"another user is out of reach"}),
+    (
+        "Cma.a_peer_that_may_not_be_traced_is_unavailable_with_the_reason",
+        "root that may trace everybody",
+        {"root without its powers"},
+    ),
+    (
+        "Transport/DataClaims.puts/cma_threads",
+        "cma: cross-process copy was refused (see ptrace_scope)",
+        {"cross-process copies are refused"},
+    ),
+    ("Transport/DataClaims.puts/shm_threads", "shm: memfd_create failed", set()),
+    ("Cma.puts", "cma: a reason that nobody has seen", set()),
+]
+
+
+@pytest.mark.parametrize("lane", ["native", "native-asan", "native-tsan"])
+@pytest.mark.parametrize(("test", "reason", "wanted"), NATIVE_SKIPS)
+def test_a_native_skip_is_expected_only_on_a_machine_that_forces_it(
+    monkeypatch: pytest.MonkeyPatch, lane: str, test: str, reason: str, wanted: set[str]
+) -> None:
+    entries = read_expectations(ROOT / ".ci" / "expected_skips.toml")
+    skip = Skip(test, reason, lane)
+    names = sorted(set(CONDITIONS) - {""})
+    for name in names:
+        here = {each: (lambda holds=each in ("", name): holds) for each in CONDITIONS}
+        monkeypatch.setattr("support.ledger.CONDITIONS", here)
+        assert (unexpected([skip], entries) == []) == (name in wanted), name
 
 
 def test_every_expected_skip_says_why() -> None:

@@ -174,6 +174,7 @@ TEST(Cma, a_killed_peer_is_lost) {
 }
 
 TEST(Cma, a_peer_that_may_not_be_traced_is_unavailable_with_the_reason) {
+  SKIP_WITHOUT_CMA();
   // Root may trace anybody, so both become somebody else; anybody else stays who he is.
   if (getuid() == 0 && !may_become_nobody()) GTEST_SKIP() << "root that may trace everybody";
   const auto leave_root = [] { return getuid() != 0 || become_nobody(); };
