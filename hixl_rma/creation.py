@@ -165,10 +165,11 @@ def make_collectively(
         return _processors(), b""
 
     def settle() -> tuple[bytes, bytes]:
-        core._settle(_spin_seconds(config, [mask for mask, _ in connected]))
+        core._settle(_spin_seconds(config, [mask for mask, _ in connected]), seconds_left())
         return b"", b""
 
     described = rounds.run(prepare)
     connected = rounds.run(connect)
     rounds.run(settle)
+    core._finish()  # everybody has imported what it needs
     return [Exposure.from_bytes(exposure) for exposure, _ in described]

@@ -117,21 +117,35 @@ PyObject* connect_method(PyObject* self, PyObject* const* args, Py_ssize_t count
   });
 }
 
-constexpr Signature kSettle("_settle", 1, 1, {"spin"});
+constexpr Signature kSettle("_settle", 2, 2, {"spin", "timeout"});
 
 PyObject* settle_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   Values values;
   if (!kSettle.parse(args, count, names, values)) return nullptr;
   Window& window = *as_window(self)->window;
   const double spin = PyFloat_AsDouble(values[0]);
+  const double timeout = PyFloat_AsDouble(values[1]);
   if (PyErr_Occurred() != nullptr) return nullptr;
   window.set_spin(Nanoseconds(static_cast<long long>(spin * 1e9)));
   Status status;
   {
-    const WithoutGil without(window);  // joins the thread that handed the memory over
-    status = window.settle();
+    const WithoutGil without(window);
+    status = window.settle(Deadline::after_seconds(timeout));
   }
   return answer(status, "create");
+}
+
+constexpr Signature kFinish("_finish", 0, 0, {});
+
+PyObject* finish_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
+  Values values;
+  if (!kFinish.parse(args, count, names, values)) return nullptr;
+  Window& window = *as_window(self)->window;
+  {
+    const WithoutGil without(window);  // joins the thread that handed the memory over
+    window.finish();
+  }
+  Py_RETURN_NONE;
 }
 
 constexpr Signature kFree("free", 0, 1, {"timeout"});
@@ -242,9 +256,10 @@ void delete_window(PyObject* self) {
 
 PyMethodDef fact_methods[] = {
     method<prepare_method>("_prepare"), method<connect_method>("_connect"),
-    method<settle_method>("_settle"),   method<free_method>("free"),
-    method<abort_method>("_abort"),     method<mapped_method>("_mapped"),
-    method<facts_method>("_facts"),     {nullptr, nullptr, 0, nullptr},
+    method<settle_method>("_settle"),   method<finish_method>("_finish"),
+    method<free_method>("free"),        method<abort_method>("_abort"),
+    method<mapped_method>("_mapped"),   method<facts_method>("_facts"),
+    {nullptr, nullptr, 0, nullptr},
 };
 
 }  // namespace

@@ -77,6 +77,8 @@ class Engine {
   /// Errors: Unavailable when no transport in the mask takes the memory, else the first hard error.
   Result<std::unique_ptr<LocalRegion>> register_memory(const MemoryView& view, Access access,
                                                        TransportMask mask);
+  /// The transports that the owner of these keys has registered its memory with.
+  [[nodiscard]] Result<TransportMask> offered(ByteSpan keys) const;
   /// Imports on every transport in the mask that the peer is connected by and has a key for.
   Result<ImportedRegion> import_region(const Peer& peer, ByteSpan keys, TransportMask mask,
                                        const Deadline& deadline);
@@ -85,6 +87,8 @@ class Engine {
   [[nodiscard]] TransportMask data_mask() const { return data_mask_; }
   /// Transports that can carry control memory: the allowed ones first, see control_choice.
   [[nodiscard]] TransportMask control_mask() const { return control_mask_; }
+  /// Transports whose data access needs the peer's control memory mapped here.
+  [[nodiscard]] TransportMask mapped_control_mask() const { return mapped_control_mask_; }
   /// The transport that control memory takes among `usable`: an allowed one where there is one,
   /// else any (cma carries data only). -1 when there is none.
   [[nodiscard]] int control_choice(TransportMask usable) const;
@@ -126,6 +130,7 @@ class Engine {
   std::vector<TransportReport> reports_;                ///< all of the registry
   TransportMask data_mask_ = 0;
   TransportMask control_mask_ = 0;
+  TransportMask mapped_control_mask_ = 0;
 };
 
 }  // namespace hixl_rma

@@ -38,6 +38,9 @@ struct Capabilities {
   bool put_then_notify = false;
   /// Every post is Done or Failed when it returns: no completion is ever used.
   bool completes_inline = false;
+  /// Origins reach what synchronises a region by the pointers of RegionSync: for data only where
+  /// the control memory of the peer is mapped in this process.
+  bool needs_mapped_control = false;
 };
 
 /// What a region is synchronised with: pointers into control memory mapped in this process. The

@@ -107,7 +107,9 @@ Result<std::shared_ptr<Engine>> Engine::create(const EngineOptions& options) {
         std::ranges::find(allowed, entry.name) != allowed.end()) {
       engine->data_mask_ |= bit(index);
     }
-    if (probed.value()->capabilities().control) engine->control_mask_ |= bit(index);
+    const Capabilities capabilities = probed.value()->capabilities();
+    if (capabilities.control) engine->control_mask_ |= bit(index);
+    if (capabilities.needs_mapped_control) engine->mapped_control_mask_ |= bit(index);
     engine->transports_.push_back(probed.take());
   }
   return engine;
@@ -177,6 +179,18 @@ Result<std::unique_ptr<LocalRegion>> Engine::register_memory(const MemoryView& v
     return Status::error(StatusCode::kUnavailable, "no transport takes this memory:" + reasons);
   }
   return local;
+}
+
+Result<TransportMask> Engine::offered(ByteSpan keys) const {
+  auto entries = unpack_list(keys);
+  if (!entries.ok()) return entries.status();
+  TransportMask mask = 0;
+  for (const auto& [name, key] : entries.value()) {
+    for (std::size_t i = 0; i < reports_.size(); ++i) {
+      if (reports_[i].name == name) mask |= bit(i);
+    }
+  }
+  return mask;
 }
 
 Result<ImportedRegion> Engine::import_region(const Peer& peer, ByteSpan keys, TransportMask mask,

@@ -3,7 +3,8 @@
 // How a window comes to be. prepare() makes the memory and registers it; its description travels to
 // every rank; connect() reaches every rank's control memory and tells each, in that memory, which
 // transports reach it from here; when all are through, settle() takes for each rank the first
-// transport that works from both sides.
+// transport that works from both sides and imports the rank's memory on that one alone; when all
+// are through that, too, finish() stops offering memory.
 #include "base/log.h"
 #include "base/random.h"
 #include "base/wire.h"
@@ -15,15 +16,18 @@ namespace {
 
 constexpr std::uint32_t kWireVersion = 1;
 
-TransportMask imported_mask(const ImportedRegion& imported) {
-  TransportMask mask = 0;
-  for (std::size_t i = 0; i < imported.regions.size(); ++i) {
-    if (imported.regions[i]) mask |= TransportMask{1} << i;
-  }
-  return mask;
+constexpr bool has(TransportMask mask, std::size_t transport) {
+  return (mask >> transport & 1) != 0;
 }
 
 }  // namespace
+
+/// What there is to choose from for a rank.
+struct Window::Choice {
+  int rank = 0;
+  TransportMask both = 0;     ///< reach it from here and reach this rank from there
+  TransportMask offered = 0;  ///< its memory is registered with them
+};
 
 struct Window::Described {
   ByteSpan engine_address;
@@ -186,23 +190,21 @@ Status Window::connect_rank(int peer_rank, const Described& described, const Dea
   to.peer = peer.take();
   const TransportMask reachable = to.peer->reachable();
   to.control_transport = engine_->control_choice(reachable);
-  if (to.control_transport < 0) return no_transport(peer_rank);
+  if (to.control_transport < 0) return no_transport({peer_rank, reachable, ~TransportMask{0}});
   auto control = engine_->import_region(*to.peer, described.control_keys,
                                         TransportMask{1} << to.control_transport, deadline);
   if (!control.ok()) return control.status();
   to.control_regions = control.take();
-  if (described.nbytes > 0) {
-    auto data =
-        engine_->import_region(*to.peer, described.data_keys, engine_->data_mask(), deadline);
-    if (!data.ok()) return data.status();
-    to.data_regions = data.take();
-  }
+  to.data_keys.assign(described.data_keys.begin(), described.data_keys.end());
   const auto control_index = static_cast<std::size_t>(to.control_transport);
   RemoteRegion* region = to.control_regions.regions[control_index].get();
   if (region == nullptr || region->nbytes() != layout_.nbytes()) {
     return Status::error(StatusCode::kProtocolMismatch, "control memory of another size");
   }
-  bind_regions(peer_rank);
+  RegionSync sync = sync_with(peer_rank);
+  sync.generation = nullptr;  // control memory is never withdrawn
+  sync.in_flight = nullptr;
+  region->bind(sync);
   control_links_[static_cast<std::size_t>(peer_rank)] =
       ControlLink(*engine_, *to.peer->endpoints[control_index], *region);
   const std::uint64_t verdict =
@@ -212,62 +214,69 @@ Status Window::connect_rank(int peer_rank, const Described& described, const Dea
 }
 
 // Where the peer's control memory is mapped, what synchronises its regions is reached by pointer.
-void Window::bind_regions(int peer_rank) {
-  Link& to = link(peer_rank);
-  RemoteRegion& control =
+RegionSync Window::sync_with(int peer_rank) const {
+  const Link& to = link(peer_rank);
+  const RemoteRegion& control =
       *to.control_regions.regions[static_cast<std::size_t>(to.control_transport)];
   std::byte* base = control.mapped();
-  if (base == nullptr) return;
+  RegionSync sync;
+  sync.holder = static_cast<std::uint32_t>(options_.rank) + 1;
+  if (base == nullptr) return sync;
   auto& header = *reinterpret_cast<ControlHeader*>(base);
   auto& mine =
       *reinterpret_cast<PeerWords*>(base + layout_.peer(static_cast<std::size_t>(options_.rank)));
-  RegionSync sync;
   sync.stripes = header.stripes.data();
-  sync.holder = static_cast<std::uint32_t>(options_.rank) + 1;
   sync.doorbell = &header.doorbell;
-  control.bind(sync);
   if (to.withdrawable) {
     sync.generation = &header.generation;
     sync.expected_generation = to.generation;
     sync.in_flight = &mine.in_flight;
   }
-  for (const auto& region : to.data_regions.regions) {
-    if (region) region->bind(sync);
-  }
+  return sync;
 }
 
-Status Window::no_transport(int peer_rank) const {
-  const Link& to = link(peer_rank);
-  const auto& reports = engine_->reports();
+// Why a transport does not carry the data; "" when it could.
+std::string Window::refusal(std::size_t transport, const Choice& choice) const {
+  const Link& to = link(choice.rank);
+  const TransportReport& report = engine_->reports()[transport];
+  if (!report.viable) return report.reason;
+  if (!has(engine_->data_mask(), transport)) return "not among the transports that are allowed";
+  if (!to.peer->reasons[transport].empty()) return to.peer->reasons[transport];
+  if (to.control_transport < 0) return "it carries no control memory";
+  if (!has(choice.offered, transport)) return "not for memory of this kind";
+  if (!has(choice.both, transport)) return "the peer cannot use it";
+  return has(engine_->mapped_control_mask(), transport)
+             ? "the peer's control memory is not mapped here"
+             : "";
+}
+
+Status Window::no_transport(const Choice& choice) const {
   std::vector<std::pair<std::string, std::string>> reasons;
-  std::string text =
-      "no transport carries this window's memory to rank " + std::to_string(peer_rank);
-  for (std::size_t i = 0; i < reports.size(); ++i) {
-    const bool imported = i < to.data_regions.regions.size() && to.data_regions.regions[i];
-    std::string reason = imported ? "the peer cannot use it" : "not for memory of this kind";
-    if (!reports[i].viable) {
-      reason = reports[i].reason;
-    } else if ((engine_->data_mask() >> i & 1) == 0) {
-      reason = "not among the transports that are allowed";
-    } else if (!to.peer->reasons[i].empty()) {
-      reason = to.peer->reasons[i];
-    }
-    reasons.emplace_back(reports[i].name, std::move(reason));
+  for (std::size_t i = 0; i < engine_->reports().size(); ++i) {
+    reasons.emplace_back(engine_->reports()[i].name, refusal(i, choice));
   }
-  return Status::unavailable(std::move(text), std::move(reasons)).with_peer(peer_rank);
+  return Status::unavailable(
+             "no transport carries this window's memory to rank " + std::to_string(choice.rank),
+             std::move(reasons))
+      .with_peer(choice.rank);
 }
 
-Status Window::settle() {
+Status Window::settle(const Deadline& deadline) {
   for (int peer = 0; peer < options_.size; ++peer) {
-    if (Status status = choose_data(peer); !status.ok()) return status.with_operation("create");
+    if (Status status = settle_rank(peer, deadline); !status.ok()) {
+      return status.with_operation("create").with_peer(peer);
+    }
   }
-  control_region_->stop_offering();
-  if (data_region_) data_region_->stop_offering();
-  segment_->close_descriptor();
   return {};
 }
 
-Status Window::choose_data(int peer_rank) {
+void Window::finish() {
+  control_region_->stop_offering();
+  if (data_region_) data_region_->stop_offering();
+  segment_->close_descriptor();
+}
+
+Status Window::settle_rank(int peer_rank, const Deadline& deadline) {
   Link& to = link(peer_rank);
   const std::uint64_t verdict =
       control_.peer(static_cast<std::size_t>(peer_rank)).verdict.load(std::memory_order_acquire);
@@ -275,39 +284,59 @@ Status Window::choose_data(int peer_rank) {
     return Status::error(StatusCode::kInternal, "rank " + std::to_string(peer_rank) +
                                                     " has not said how it reaches this one");
   }
-  const TransportMask both = to.peer->reachable() & static_cast<TransportMask>(verdict - 1);
-  const TransportMask imported = imported_mask(to.data_regions);
-  // A rank without memory is reached by its control memory alone.
-  to.data_transport = to.nbytes == 0 ? to.control_transport : engine_->data_choice(both & imported);
-  if (to.data_transport < 0) return no_transport(peer_rank);
-  const auto chosen = static_cast<std::size_t>(to.data_transport);
-  to.data = to.peer->endpoints[chosen].get();
-  if (to.nbytes == 0) {
-    to.data_region =
-        to.control_regions.regions[static_cast<std::size_t>(to.control_transport)].get();
+  const auto control = static_cast<std::size_t>(to.control_transport);
+  Choice choice{peer_rank, to.peer->reachable() & static_cast<TransportMask>(verdict - 1), 0};
+  if (to.nbytes == 0) {  // reached by its control memory alone
+    to.data_transport = to.control_transport;
+    to.data_region = to.control_regions.regions[control].get();
   } else {
-    to.data_region = to.data_regions.regions[chosen].get();
-    for (std::size_t i = 0; i < to.data_regions.regions.size(); ++i) {
-      if (i != chosen) to.data_regions.regions[i].reset();
+    auto offered = engine_->offered(to.data_keys);
+    if (!offered.ok()) return offered.status();
+    choice.offered = offered.value();
+    TransportMask usable = choice.both & choice.offered;
+    if (to.control_regions.regions[control]->mapped() == nullptr) {
+      usable &= ~engine_->mapped_control_mask();
     }
+    to.data_transport = engine_->data_choice(usable);
+    if (to.data_transport < 0) return no_transport(choice);
+    if (Status status = import_data(peer_rank, deadline); !status.ok()) return status;
   }
+  log_choice(choice, static_cast<std::size_t>(to.data_transport));
+  to.data = to.peer->endpoints[static_cast<std::size_t>(to.data_transport)].get();
   const Capabilities capabilities = engine_->capabilities(to.data_transport);
   to.inline_data = capabilities.completes_inline;
   to.ordered = capabilities.completes_inline ||
                (capabilities.put_then_notify && to.data_transport == to.control_transport);
-  if (options_.rank != peer_rank) {
-    const auto& reports = engine_->reports();
-    std::string line = "window: rank " + std::to_string(options_.rank) + " reaches rank " +
-                       std::to_string(peer_rank) + " through " + reports[chosen].name;
-    for (std::size_t i = 1; i < reports.size(); ++i) {
-      const bool passed_over = i != chosen && (imported >> i & 1) == 0 && to.nbytes > 0;
-      if (!passed_over) continue;
-      const std::string& reason = !reports[i].viable ? reports[i].reason : to.peer->reasons[i];
-      if (!reason.empty()) line += "; " + reports[i].name + " refused: " + reason;
-    }
-    log_line(LogLevel::kInfo, std::move(line));
-  }
   return {};
+}
+
+Status Window::import_data(int peer_rank, const Deadline& deadline) {
+  Link& to = link(peer_rank);
+  auto data = engine_->import_region(*to.peer, to.data_keys, TransportMask{1} << to.data_transport,
+                                     deadline);
+  if (!data.ok()) return data.status();
+  to.data_regions = data.take();
+  to.data_keys = {};
+  to.data_region = to.data_regions.regions[static_cast<std::size_t>(to.data_transport)].get();
+  if (to.data_region == nullptr || to.data_region->nbytes() != to.nbytes) {
+    return Status::error(StatusCode::kProtocolMismatch, "data memory of another size");
+  }
+  to.data_region->bind(sync_with(peer_rank));
+  return {};
+}
+
+// One line a peer: what was chosen, and why nothing that comes before it.
+void Window::log_choice(const Choice& choice, std::size_t chosen) const {
+  if (options_.rank == choice.rank) return;
+  const auto& reports = engine_->reports();
+  std::string line = "window: rank " + std::to_string(options_.rank) + " reaches rank " +
+                     std::to_string(choice.rank) + " through " + reports[chosen].name;
+  for (std::size_t i = 1; i < chosen; ++i) {  // 0 reaches this process alone
+    const bool fits = !reports[i].viable || has(choice.offered, i);
+    if (!fits || !has(engine_->data_mask(), i)) continue;
+    line += "; " + reports[i].name + " refused: " + refusal(i, choice);
+  }
+  log_line(LogLevel::kInfo, std::move(line));
 }
 
 std::string Window::transport_of(int target) const {

@@ -103,8 +103,8 @@ struct NotifyWait {
 
 /// Memory that the ranks of a group expose to each other.
 ///
-/// Made in three steps around two exchanges of bytes and one of errors (the caller's bootstrap):
-/// prepare -> describe ... connect -> verdicts written ... settle -> usable.
+/// Made in steps around exchanges of bytes and errors (the caller's bootstrap): prepare -> describe
+/// ... connect -> verdicts written ... settle -> memory imported ... finish -> usable.
 /// Thread: operations and waits from any thread; what opens and closes epochs is serialised here.
 /// Errors: every argument is checked before a byte moves.
 class Window {
@@ -117,12 +117,15 @@ class Window {
 
   // ---- creation (creation.cc)
   [[nodiscard]] const Bytes& description() const { return description_; }
-  /// Connects to every rank and imports its memory. `descriptions` by rank.
+  /// Connects to every rank and imports its control memory. `descriptions` by rank.
   Status connect(std::span<const Bytes> descriptions, const Deadline& deadline);
   /// How long a wait spins before it sleeps; before the window is used.
   void set_spin(Nanoseconds spin) { options_.wait.spin = spin; }
-  /// Chooses the transport for each rank, once every rank is through connect.
-  Status settle();
+  /// Chooses the transport for each rank, once every rank is through connect, and imports the
+  /// rank's memory on that one.
+  Status settle(const Deadline& deadline);
+  /// Gives back what only importing needed, once every rank is through settle.
+  void finish();
 
   // ---- facts
   [[nodiscard]] int rank() const { return options_.rank; }
@@ -251,7 +254,7 @@ class Window {
     bool withdrawable = false;            // created memory: may go while its owner lives
     std::uint64_t generation = 0;         // of the target's data memory when it was imported
     std::uint64_t salt = 0;               // of the records in the target's control memory
-    std::string refusals;                 // transports that could have carried data, and why not
+    Bytes data_keys;                      // until the memory is imported
     std::atomic<bool> lost{false};
     Completion outstanding;
     std::vector<std::shared_ptr<void>> held;  // what outstanding operations work on
@@ -285,9 +288,13 @@ class Window {
   Status make_memory();
   Status register_regions();
   Status connect_rank(int peer_rank, const Described& described, const Deadline& deadline);
-  void bind_regions(int peer_rank);
-  Status choose_data(int peer_rank);
-  [[nodiscard]] Status no_transport(int peer_rank) const;
+  struct Choice;
+  [[nodiscard]] RegionSync sync_with(int peer_rank) const;
+  Status settle_rank(int peer_rank, const Deadline& deadline);
+  Status import_data(int peer_rank, const Deadline& deadline);
+  [[nodiscard]] std::string refusal(std::size_t transport, const Choice& choice) const;
+  [[nodiscard]] Status no_transport(const Choice& choice) const;
+  void log_choice(const Choice& choice, std::size_t chosen) const;
 
   // transfer.cc
   [[nodiscard]] bool ready() const {

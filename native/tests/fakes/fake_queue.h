@@ -55,6 +55,8 @@ class FakeNetwork {
   void log(const FakeExecution& execution);
   [[nodiscard]] std::vector<FakeExecution> executed() const;
   [[nodiscard]] std::size_t executed_count() const;
+  void count_import() { imports_.fetch_add(1); }
+  [[nodiscard]] std::size_t imports() const { return imports_.load(); }
 
   std::uint64_t add_port(const std::shared_ptr<FakePort>& port);
   [[nodiscard]] std::shared_ptr<FakePort> find_port(std::uint64_t id) const;
@@ -62,6 +64,7 @@ class FakeNetwork {
  private:
   const FakeOptions options_;
   std::atomic<bool> held_{false};
+  std::atomic<std::size_t> imports_{0};
   mutable std::mutex mutex_;
   std::array<std::uint64_t, kFakeVerbCount> posts_{};
   std::map<std::pair<FakeVerb, std::uint64_t>, FakeFault> faults_;

@@ -290,6 +290,7 @@ class FakeTransport final : public Transport {
     const auto id = reader.number<std::uint64_t>();
     const auto nbytes = reader.number<std::uint64_t>();
     if (!reader.finished() || magic != kKeyMagic) return bad_key();
+    network_->count_import();
     return std::unique_ptr<RemoteRegion>(std::make_unique<FakeRemoteRegion>(id, nbytes));
   }
 
@@ -351,6 +352,7 @@ void FakeSession::fail_completion(FakeVerb verb, std::uint64_t nth) {
 }
 
 std::vector<FakeExecution> FakeSession::executed() const { return network_->executed(); }
+std::size_t FakeSession::imports() const { return network_->imports(); }
 std::size_t FakeSession::executed_count() const { return network_->executed_count(); }
 
 Result<std::unique_ptr<Transport>> probe_fake() {

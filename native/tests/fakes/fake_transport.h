@@ -60,6 +60,8 @@ class FakeSession {
   /// TransferFailed.
   void fail_completion(FakeVerb verb, std::uint64_t nth);
   [[nodiscard]] std::vector<FakeExecution> executed() const;
+  /// Regions that were imported.
+  [[nodiscard]] std::size_t imports() const;
   /// Executed operations, without a copy of the list.
   [[nodiscard]] std::size_t executed_count() const;
 

@@ -126,7 +126,50 @@ TEST_P(WindowCreation, a_window_that_was_never_finished_goes_without_a_word) {
 TEST_P(WindowCreation, a_rank_that_has_not_said_how_it_reaches_others_stops_settle) {
   Couple couple(GetParam());
   ASSERT_OK(couple.windows[0]->connect(couple.descriptions(), soon()));
-  EXPECT_CODE(couple.windows[0]->settle(), StatusCode::kInternal);
+  EXPECT_CODE(couple.windows[0]->settle(soon()), StatusCode::kInternal);
+}
+
+TEST(WindowChoice, memory_is_imported_on_the_transport_that_was_chosen_and_on_no_other) {
+  const fakes::FakeSession session;
+  const World world = {.label = "", .registry = {"shm", "fake"}, .data = ""};
+  run_ranks(world, 3, 64, [&](Rank& rank) {
+    EXPECT_EQ(rank.window.transport_of(rank.right()), "shm");
+    EXPECT_EQ(session.imports(), 0U);
+  });
+}
+
+TEST(WindowChoice, what_synchronises_by_pointers_needs_control_memory_that_is_mapped) {
+  const fakes::FakeSession session;
+  // Control memory goes by the fake, which maps nothing: cma would come first otherwise.
+  const World world = {.label = "", .registry = {"cma", "fake"}, .data = ""};
+  std::vector<Bytes> memory(2, Bytes(64));
+  const auto configure = [&](int rank, WindowOptions& options) {
+    options.memory = memory[static_cast<std::size_t>(rank)].data();
+    options.nbytes = 64;
+  };
+  auto engine = make_engine(world);
+  ASSERT_OK(engine);
+  if (!engine.value()->reports()[0].viable) GTEST_SKIP() << engine.value()->reports()[0].reason;
+  run_ranks(world, 2, configure,
+            [&](Rank& rank) { EXPECT_EQ(rank.window.transport_of(rank.right()), "fake"); });
+}
+
+TEST(WindowChoice, without_another_transport_that_is_an_error_with_the_reason) {
+  const fakes::FakeSession session;
+  const World world = {.label = "", .registry = {"cma", "fake"}, .data = "cma"};
+  WindowOptions options;
+  options.nbytes = 8;
+  auto engine = make_engine(world);
+  ASSERT_OK(engine);
+  if (!engine.value()->reports()[0].viable) GTEST_SKIP() << engine.value()->reports()[0].reason;
+  auto window = Window::prepare(engine.value(), options);
+  ASSERT_OK(window);
+  ASSERT_OK(window.value()->connect(std::vector<Bytes>{window.value()->description()}, soon()));
+  const Status status = window.value()->settle(soon());
+  EXPECT_CODE(status, StatusCode::kUnavailable);
+  ASSERT_EQ(status.detail().reasons.size(), 2U);
+  EXPECT_EQ(status.detail().reasons[0].second, "the peer's control memory is not mapped here");
+  EXPECT_EQ(status.detail().reasons[1].second, "not among the transports that are allowed");
 }
 
 TEST(WindowLimits, records_beyond_the_cap_are_a_resource_error) {
@@ -183,7 +226,7 @@ Status settle_with_peer(int rank, Channel& channel, std::byte* memory,
   Status status = window.value()->connect(descriptions, soon());
   (void)channel.send_number(1);
   (void)channel.receive_number();
-  if (status.ok()) status = window.value()->settle();
+  if (status.ok()) status = window.value()->settle(soon());
   (void)channel.send_number(1);
   (void)channel.receive_number();
   return status;

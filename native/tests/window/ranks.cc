@@ -77,7 +77,7 @@ Result<std::shared_ptr<Engine>> make_engine(const World& world) {
   }
   EngineOptions options;
   options.registry = registry;
-  options.data_transports = {std::string(world.data)};
+  if (!world.data.empty()) options.data_transports = {std::string(world.data)};
   return Engine::create(options);
 }
 
@@ -93,8 +93,9 @@ void run_rank(const World& world, Team& team, WindowOptions options, const Body&
   const std::vector<Bytes> descriptions = team.exchange(options.rank, window->description());
   ASSERT_OK(window->connect(descriptions, soon()));
   team.meet();
-  ASSERT_OK(window->settle());
+  ASSERT_OK(window->settle(soon()));
   team.meet();
+  window->finish();
   Rank rank{*window, team, options.rank, options.size};
   body(rank);
   if (::testing::Test::HasFailure() || window->closed()) return;

@@ -29,7 +29,7 @@ namespace hixl_rma::testing {
 struct World {
   std::string_view label;
   std::vector<std::string_view> registry;
-  std::string_view data;  ///< the transport that data takes
+  std::string_view data;  ///< the transport that data takes; "" allows all
   fakes::FakeOptions fake = {};
   /// Memory outside a shared segment can be exposed.
   bool takes_created = true;

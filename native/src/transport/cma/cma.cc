@@ -202,7 +202,8 @@ class CmaTransport final : public Transport {
             .control = false,
             .accumulate = true,
             .put_then_notify = false,
-            .completes_inline = true};
+            .completes_inline = true,
+            .needs_mapped_control = true};
   }
 
   [[nodiscard]] Bytes address() const override {

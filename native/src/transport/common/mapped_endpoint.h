@@ -57,6 +57,7 @@ inline constexpr Capabilities kMappedCapabilities = {
     .accumulate = true,
     .put_then_notify = true,
     .completes_inline = true,
+    .needs_mapped_control = true,
 };
 
 }  // namespace hixl_rma
