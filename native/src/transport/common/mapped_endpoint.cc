@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/common/mapped_endpoint.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <vector>
 
 #include "base/doorbell.h"
 #include "base/stripe_lock.h"
@@ -30,6 +32,18 @@ inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t nbytes)
   if (nbytes != 0) std::memmove(to, from, nbytes);  // memmove: origin and target may overlap
 }
 
+bool overlaps(const CopyBlock& block) {
+  return block.to < block.from + block.nbytes && block.from < block.to + block.nbytes;
+}
+
+bool large(std::span<const Piece> pieces) {
+  // Smaller pieces than this are moved as fast one by one as they are looked at.
+  constexpr std::size_t kSmallPiece = 1024;
+  std::size_t total = 0;
+  for (const Piece& piece : pieces) total += piece.nbytes;
+  return total >= kLargeCopy && total / pieces.size() >= kSmallPiece;
+}
+
 std::atomic_ref<std::uint64_t> word_at(RemoteRegion& region, std::uint64_t offset) {
   return std::atomic_ref<std::uint64_t>(
       *reinterpret_cast<std::uint64_t*>(region.mapped() + offset));
@@ -37,25 +51,61 @@ std::atomic_ref<std::uint64_t> word_at(RemoteRegion& region, std::uint64_t offse
 
 }  // namespace
 
+void MappedEndpoint::copy(std::span<const CopyBlock> blocks) {
+  if (std::ranges::none_of(blocks, overlaps)) {
+    copier_->copy(blocks);
+    return;
+  }
+  for (const CopyBlock& block : blocks) copy_bytes(block.to, block.from, block.nbytes);
+}
+
 PostResult MappedEndpoint::put(RemoteRegion& region, const Piece& piece, Completion*) {
-  copy_bytes(region.mapped() + piece.offset, piece.local, piece.nbytes);
+  const CopyBlock block{region.mapped() + piece.offset, piece.local, piece.nbytes};
+  if (block.nbytes < kLargeCopy) {
+    copy_bytes(block.to, block.from, block.nbytes);
+  } else {
+    copy(std::span(&block, 1));
+  }
   return Post::kDone;
 }
 
 PostResult MappedEndpoint::get(RemoteRegion& region, const Piece& piece, Completion*) {
-  copy_bytes(piece.local, region.mapped() + piece.offset, piece.nbytes);
+  const CopyBlock block{piece.local, region.mapped() + piece.offset, piece.nbytes};
+  if (block.nbytes < kLargeCopy) {
+    copy_bytes(block.to, block.from, block.nbytes);
+  } else {
+    copy(std::span(&block, 1));
+  }
   return Post::kDone;
 }
 
 PostResult MappedEndpoint::put_v(RemoteRegion& region, std::span<const Piece> pieces, Completion*) {
   std::byte* base = region.mapped();
-  for (const Piece& piece : pieces) copy_bytes(base + piece.offset, piece.local, piece.nbytes);
+  if (!large(pieces)) {
+    for (const Piece& piece : pieces) copy_bytes(base + piece.offset, piece.local, piece.nbytes);
+    return Post::kDone;
+  }
+  std::vector<CopyBlock> blocks;
+  blocks.reserve(pieces.size());
+  for (const Piece& piece : pieces) {
+    blocks.push_back({base + piece.offset, piece.local, piece.nbytes});
+  }
+  copy(blocks);
   return Post::kDone;
 }
 
 PostResult MappedEndpoint::get_v(RemoteRegion& region, std::span<const Piece> pieces, Completion*) {
   const std::byte* base = region.mapped();
-  for (const Piece& piece : pieces) copy_bytes(piece.local, base + piece.offset, piece.nbytes);
+  if (!large(pieces)) {
+    for (const Piece& piece : pieces) copy_bytes(piece.local, base + piece.offset, piece.nbytes);
+    return Post::kDone;
+  }
+  std::vector<CopyBlock> blocks;
+  blocks.reserve(pieces.size());
+  for (const Piece& piece : pieces) {
+    blocks.push_back({piece.local, base + piece.offset, piece.nbytes});
+  }
+  copy(blocks);
   return Post::kDone;
 }
 

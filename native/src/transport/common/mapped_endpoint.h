@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "hixl_rma/transport.h"
+#include "memory/host/copier.h"
 
 namespace hixl_rma {
 
@@ -25,11 +26,14 @@ class MappedRegion final : public RemoteRegion {
 /// transports whose regions are mapped (self, shm).
 ///
 /// NOTE [put then notify, mapped]
-/// A put ends before the notify begins; libc's copies end with a store fence where they stream past
-/// the cache; the record's first word is stored last, with release order. So whoever loads that
-/// word with acquire order sees the data.
+/// A put ends before the notify begins; copies end with a store fence on each core that streamed
+/// past the cache, and the parts of a second core are joined; the record's first word is stored
+/// last, with release order. So whoever loads that word with acquire order sees the data.
 class MappedEndpoint final : public Endpoint {
  public:
+  explicit MappedEndpoint(std::shared_ptr<Copier> copier = Copier::of_process())
+      : copier_(std::move(copier)) {}
+
   PostResult put(RemoteRegion& region, const Piece& piece, Completion* completion) override;
   PostResult get(RemoteRegion& region, const Piece& piece, Completion* completion) override;
   PostResult put_v(RemoteRegion& region, std::span<const Piece> pieces,
@@ -49,6 +53,11 @@ class MappedEndpoint final : public Endpoint {
                         Completion* completion) override;
   PostResult swap_element(RemoteRegion& region, const ElementSwap& operation,
                           Completion* completion) override;
+
+ private:
+  void copy(std::span<const CopyBlock> blocks);
+
+  std::shared_ptr<Copier> copier_;
 };
 
 inline constexpr Capabilities kMappedCapabilities = {

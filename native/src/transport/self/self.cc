@@ -47,7 +47,7 @@ class SelfTransport final : public Transport {
   }
 
   Result<std::unique_ptr<Endpoint>> connect(ByteSpan) override {
-    return std::unique_ptr<Endpoint>(std::make_unique<MappedEndpoint>());
+    return std::unique_ptr<Endpoint>(std::make_unique<MappedEndpoint>(copier_));
   }
 
   Result<std::unique_ptr<MemoryRegion>> register_memory(const MemoryView& view, Access) override {
@@ -65,6 +65,7 @@ class SelfTransport final : public Transport {
 
  private:
   ProcessFacts facts_ = process_facts();
+  std::shared_ptr<Copier> copier_ = Copier::of_process();
 };
 
 }  // namespace

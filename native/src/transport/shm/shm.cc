@@ -83,7 +83,7 @@ class ShmTransport final : public Transport {
   }
 
   Result<std::unique_ptr<Endpoint>> connect(ByteSpan) override {
-    return std::unique_ptr<Endpoint>(std::make_unique<MappedEndpoint>());
+    return std::unique_ptr<Endpoint>(std::make_unique<MappedEndpoint>(copier_));
   }
 
   Result<std::unique_ptr<MemoryRegion>> register_memory(const MemoryView& view, Access) override {
@@ -118,6 +118,7 @@ class ShmTransport final : public Transport {
 
  private:
   ProcessFacts facts_ = process_facts();
+  std::shared_ptr<Copier> copier_ = Copier::of_process();
   std::shared_ptr<SegmentServer> server_ = std::make_shared<SegmentServer>();
 };
 

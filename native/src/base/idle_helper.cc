@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "base/idle_helper.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <system_error>
+
+#include "base/cpu.h"
+#include "base/fork.h"
+
+namespace hixl_rma {
+namespace {
+
+constexpr int kSpins = 2000;
+
+// All the processors that the process may be given; the kernel drops those it may not.
+void widen_affinity() {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) CPU_SET(cpu, &all);
+  sched_setaffinity(0, sizeof all, &all);
+}
+
+bool run_when_idle() {
+  const sched_param parameter{};
+  return sched_setscheduler(0, SCHED_IDLE, &parameter) == 0;
+}
+
+}  // namespace
+
+std::shared_ptr<IdleHelper> IdleHelper::of_process() {
+  static std::mutex mutex;
+  static std::weak_ptr<IdleHelper> known;
+  std::lock_guard lock(mutex);
+  std::shared_ptr<IdleHelper> helper = known.lock();
+  if (!helper) {
+    helper.reset(new IdleHelper);
+    known = helper;
+  }
+  return helper;
+}
+
+IdleHelper::~IdleHelper() {
+  if (!thread_.joinable()) return;
+  if (fork_generation_ != fork_generation()) {
+    thread_.detach();  // it runs in the parent process
+    return;
+  }
+  stop_.store(true, std::memory_order_relaxed);
+  bell_.fetch_add(1, std::memory_order_release);
+  bell_.notify_one();
+  thread_.join();
+}
+
+bool IdleHelper::started() {
+  std::call_once(start_, [this] {
+    if (std::thread::hardware_concurrency() < 2) return;
+    fork_generation_ = fork_generation();
+    try {
+      thread_ = std::thread([this] {
+        pthread_setname_np(pthread_self(), "hixl-idle");
+        widen_affinity();
+        if (run_when_idle()) serve();
+      });
+    } catch (const std::system_error&) {
+      // No thread is to be had: callers work alone.
+    }
+  });
+  return thread_.joinable() && fork_generation_ == fork_generation();
+}
+
+void IdleHelper::take_units(Job& job) {
+  for (;;) {
+    const std::size_t unit = job.next.fetch_add(1, std::memory_order_relaxed);
+    if (unit >= job.units) return;
+    job.work(unit);
+  }
+}
+
+void IdleHelper::run(std::size_t units, const std::function<void(std::size_t)>& work) {
+  Job job{work, units};
+  Job* none = nullptr;
+  const bool offered = units > 1 && started() &&
+                       offered_.compare_exchange_strong(none, &job, std::memory_order_release,
+                                                        std::memory_order_relaxed);
+  if (offered) {
+    bell_.fetch_add(1, std::memory_order_release);
+    bell_.notify_one();
+  }
+  take_units(job);
+  if (!offered) return;
+  Job* mine = &job;
+  if (offered_.compare_exchange_strong(mine, nullptr, std::memory_order_relaxed)) return;
+  // It came: its last unit is to be waited for. acquire; pairs with the release store in serve().
+  for (int spin = 0; !job.left.load(std::memory_order_acquire); ++spin) {
+    if (spin < kSpins) {
+      cpu_relax();
+    } else {
+      sched_yield();
+    }
+  }
+}
+
+void IdleHelper::serve() {
+  while (!stop_.load(std::memory_order_relaxed)) {
+    const std::uint32_t seen = bell_.load(std::memory_order_acquire);
+    if (Job* job = offered_.exchange(nullptr, std::memory_order_acquire)) {
+      take_units(*job);
+      job->left.store(true, std::memory_order_release);  // the job is gone from here on
+      continue;
+    }
+    if (stop_.load(std::memory_order_relaxed)) return;
+    bell_.wait(seen, std::memory_order_acquire);
+  }
+}
+
+}  // namespace hixl_rma
