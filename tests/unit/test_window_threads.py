@@ -2,6 +2,7 @@
 """Operations and waits from any thread: of one rank, and of ranks that are threads of a process."""
 
 import contextlib
+import gc
 import os
 import random
 import select
@@ -36,17 +37,12 @@ def win():
 def run(monkeypatch):
     """Run a function as each of some ranks, in threads: run(size, f(window, rank)) -> results."""
     monkeypatch.setenv("HIXL_RMA_TIMEOUT", str(LONG))
-    # They reach each other's memory directly, so each lives until all of them have ended.
-    windows = []
-
     def run(size, function):
         job = f"threads-{uuid.uuid4()}"
 
         def rank_main(rank):
             with LocalBootstrap(job, rank, size) as bootstrap:
-                window = rma.Window.allocate(4096, comm=bootstrap, notifications=64)
-                windows.append(window)
-                with window:
+                with rma.Window.allocate(4096, comm=bootstrap, notifications=64) as window:
                     return function(window, rank)
 
         return all_results([Worker(rank_main, rank) for rank in range(size)])
@@ -224,6 +220,28 @@ def test_a_rank_that_leaves_ends_the_waits_of_all_threads_of_the_others(run):
         return "told"
 
     assert run(2, work) == ["left", "told"]
+
+
+def test_a_rank_that_is_a_thread_keeps_the_memory_of_another_alive_that_has_gone(run):
+    gone = threading.Barrier(2)
+
+    def work(win, rank):
+        if rank == 0:
+            with contextlib.suppress(KeyError), win:
+                raise KeyError
+            del win
+            gone.wait(LONG)
+            return ()
+        transports = win.transports
+        with win.lock_all():
+            remote = win.remote(0)
+        gone.wait(LONG)
+        gc.collect()  # the other rank's window, if nothing else holds it
+        remote[:] = 7
+        assert remote.sum() == 7 * len(remote)
+        return transports
+
+    assert run(2, work)[1] == ("shm", "self")
 
 
 # -- processes with several threads each --------------------------------------------------------

@@ -73,7 +73,8 @@ class Engine {
   /// What every peer needs to connect.
   [[nodiscard]] Bytes address() const;
   /// Connects to every transport of the peer that both sides have. Errors: ProtocolMismatch.
-  Result<std::shared_ptr<Peer>> connect(ByteSpan address);
+  /// `own` is true when the peer's memory is the caller's own.
+  Result<std::shared_ptr<Peer>> connect(ByteSpan address, bool own);
   /// Errors: Unavailable when no transport in the mask takes the memory, else the first hard error.
   Result<std::unique_ptr<LocalRegion>> register_memory(const MemoryView& view, Access access,
                                                        TransportMask mask);
@@ -131,6 +132,7 @@ class Engine {
   TransportMask data_mask_ = 0;
   TransportMask control_mask_ = 0;
   TransportMask mapped_control_mask_ = 0;
+  TransportMask owner_only_mask_ = 0;
 };
 
 }  // namespace hixl_rma

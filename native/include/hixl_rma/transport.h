@@ -41,6 +41,8 @@ struct Capabilities {
   /// Origins reach what synchronises a region by the pointers of RegionSync: for data only where
   /// the control memory of the peer is mapped in this process.
   bool needs_mapped_control = false;
+  /// An import does not keep the region's memory alive, so only who registered it may import it.
+  bool owner_only = false;
 };
 
 /// What a region is synchronised with: pointers into control memory mapped in this process. The

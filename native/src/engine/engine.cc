@@ -110,6 +110,7 @@ Result<std::shared_ptr<Engine>> Engine::create(const EngineOptions& options) {
     const Capabilities capabilities = probed.value()->capabilities();
     if (capabilities.control) engine->control_mask_ |= bit(index);
     if (capabilities.needs_mapped_control) engine->mapped_control_mask_ |= bit(index);
+    if (capabilities.owner_only) engine->owner_only_mask_ |= bit(index);
     engine->transports_.push_back(probed.take());
   }
   return engine;
@@ -123,7 +124,7 @@ Bytes Engine::address() const {
   return pack_list(entries);
 }
 
-Result<std::shared_ptr<Peer>> Engine::connect(ByteSpan address) {
+Result<std::shared_ptr<Peer>> Engine::connect(ByteSpan address, bool own) {
   auto entries = unpack_list(address);
   if (!entries.ok()) return entries.status();
   auto peer = std::make_shared<Peer>();
@@ -134,6 +135,10 @@ Result<std::shared_ptr<Peer>> Engine::connect(ByteSpan address) {
     std::string reason = transport ? "not viable at the peer" : "not viable here";
     for (const auto& [name, bytes] : entries.value()) {
       if (!transport || name != transport->name()) continue;
+      if (!own && (owner_only_mask_ & bit(peer->endpoints.size())) != 0) {
+        reason = "for a rank's own memory alone";
+        continue;
+      }
       if (Status reachable = transport->can_reach(bytes); !reachable.ok()) {
         reason = reachable.text();
         continue;

@@ -185,7 +185,7 @@ Status Window::connect_rank(int peer_rank, const Described& described, const Dea
   to.withdrawable = described.withdrawable != 0;
   to.generation = described.generation;
   to.salt = described.salt;
-  auto peer = engine_->connect(described.engine_address);
+  auto peer = engine_->connect(described.engine_address, peer_rank == options_.rank);
   if (!peer.ok()) return peer.status();
   to.peer = peer.take();
   const TransportMask reachable = to.peer->reachable();

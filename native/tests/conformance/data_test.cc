@@ -155,7 +155,7 @@ TEST_P(DataClaims, damaged_keys_are_refused) {
   WireReader reader(target().introduction());
   const ByteSpan address = reader.bytes();
   const ByteSpan keys = reader.bytes();
-  auto peer = near().engine().connect(address);
+  auto peer = near().engine().connect(address, true);
   ASSERT_OK(peer);
   for (std::size_t cut = 0; cut < keys.size(); ++cut) {
     auto imported = near().engine().import_region(*peer.value(), keys.first(cut), 1, soon());
@@ -171,7 +171,8 @@ TEST_P(DataClaims, damaged_addresses_are_refused) {
   WireReader reader(target().introduction());
   const ByteSpan address = reader.bytes();
   for (std::size_t cut = 0; cut < address.size(); ++cut) {
-    EXPECT_CODE(near().engine().connect(address.first(cut)).status(), StatusCode::kProtocolMismatch)
+    EXPECT_CODE(near().engine().connect(address.first(cut), true).status(),
+                StatusCode::kProtocolMismatch)
         << "cut to " << cut << " bytes";
   }
 }

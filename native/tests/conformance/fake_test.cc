@@ -140,7 +140,7 @@ TEST(FakeTransport, memory_that_was_withdrawn_is_stale_and_no_byte_lands) {
   auto region =
       far->engine().register_memory({memory.data(), memory.size()}, Access::kReadWrite, 1);
   ASSERT_OK(region);
-  auto peer = near->engine().connect(far->engine().address());
+  auto peer = near->engine().connect(far->engine().address(), true);
   ASSERT_OK(peer);
   auto imported =
       near->engine().import_region(*peer.value(), region.value()->packed_keys(), 1, Deadline());

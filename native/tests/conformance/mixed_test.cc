@@ -40,7 +40,7 @@ void accumulate_through(std::string_view name, Channel& channel, std::uint32_t h
   Bytes message;
   ASSERT_TRUE(channel.receive(&message));
   WireReader reader(message);
-  auto peer = engine.value()->connect(reader.bytes());
+  auto peer = engine.value()->connect(reader.bytes(), true);
   ASSERT_OK(peer);
   auto sync = engine.value()->import_region(*peer.value(), reader.bytes(), ~0U, soon());
   ASSERT_OK(sync);

@@ -97,7 +97,7 @@ Status Side::connect(ByteSpan introduction) {
   const ByteSpan address = reader.bytes();
   const ByteSpan data_keys = reader.bytes();
   const ByteSpan sync_keys = reader.bytes();
-  auto peer = engine_->connect(address);
+  auto peer = engine_->connect(address, true);
   if (!peer.ok()) return peer.status();
   peer_ = peer.take();
   const auto tested = static_cast<std::size_t>(tested_);

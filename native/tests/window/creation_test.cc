@@ -243,7 +243,7 @@ TEST(WindowLimits, without_a_transport_between_two_ranks_every_transport_says_wh
   EXPECT_CODE(status, StatusCode::kUnavailable);
   ASSERT_EQ(status.detail().reasons.size(), 2U);
   using Reason = std::pair<std::string, std::string>;
-  EXPECT_EQ(status.detail().reasons[0], Reason("self", "the peer is another process"));
+  EXPECT_EQ(status.detail().reasons[0], Reason("self", "for a rank's own memory alone"));
   EXPECT_EQ(status.detail().reasons[1], Reason("shm", "not for memory of this kind"));
   EXPECT_EQ(status.detail().peer_rank, 1);
   EXPECT_EQ(peer.wait(), 0);

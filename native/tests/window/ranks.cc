@@ -10,7 +10,6 @@ namespace hixl_rma::testing {
 
 const std::vector<World>& worlds() {
   static const std::vector<World> kWorlds = {
-      {.label = "self", .registry = {"self"}, .data = "self"},
       {.label = "shm", .registry = {"shm"}, .data = "shm", .takes_created = false},
       {.label = "cma", .registry = {"shm", "cma"}, .data = "cma"},
       {.label = "fake", .registry = {"fake"}, .data = "fake"},

@@ -34,6 +34,7 @@ class SelfTransport final : public Transport {
   [[nodiscard]] Capabilities capabilities() const override {
     Capabilities capabilities = kMappedCapabilities;
     capabilities.any_host_memory = true;
+    capabilities.owner_only = true;
     return capabilities;
   }
 
