@@ -15,6 +15,8 @@
 namespace hixl_rma {
 
 class Deadline;
+class PeerProcess;
+class ProcessBeacon;
 
 /// One bit for each entry of the registry, lowest = preferred: the same in every process.
 using TransportMask = std::uint32_t;
@@ -37,6 +39,7 @@ struct TransportReport {
 struct Peer {
   std::vector<std::unique_ptr<Endpoint>> endpoints;  ///< by transport index; null = not reachable
   std::vector<std::string> reasons;                  ///< why not
+  std::shared_ptr<PeerProcess> process;              ///< watched for its end
   [[nodiscard]] TransportMask reachable() const;
 };
 
@@ -72,7 +75,8 @@ class Engine {
 
   /// What every peer needs to connect.
   [[nodiscard]] Bytes address() const;
-  /// Connects to every transport of the peer that both sides have. Errors: ProtocolMismatch.
+  /// Connects to every transport of the peer that both sides have. Errors: ProtocolMismatch,
+  /// PeerLost when its process has ended.
   /// `own` is true when the peer's memory is the caller's own.
   Result<std::shared_ptr<Peer>> connect(ByteSpan address, bool own);
   /// Errors: Unavailable when no transport in the mask takes the memory, else the first hard error.
@@ -125,8 +129,9 @@ class Engine {
   void idle();
 
  private:
-  Engine() = default;
+  Engine();
 
+  std::shared_ptr<ProcessBeacon> beacon_;
   std::vector<std::unique_ptr<Transport>> transports_;  ///< as in the registry; null = not viable
   std::vector<TransportReport> reports_;                ///< all of the registry
   TransportMask data_mask_ = 0;

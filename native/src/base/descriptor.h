@@ -25,6 +25,8 @@ class Descriptor {
     if (fd_ >= 0) close(fd_);
     fd_ = fd;
   }
+  /// Gives the descriptor up without closing it.
+  int release() { return std::exchange(fd_, -1); }
   [[nodiscard]] int get() const { return fd_; }
   [[nodiscard]] bool valid() const { return fd_ >= 0; }
 

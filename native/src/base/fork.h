@@ -13,4 +13,8 @@ extern std::atomic<int> fork_count;
 /// under another number belongs to a parent, and a child must not touch it.
 inline int fork_generation() { return fork_count.load(std::memory_order_relaxed); }
 
+/// Whether a forked child is to close its copy of a descriptor: of one whose last copy tells others
+/// that this process has ended. A few at a time.
+void close_in_child(int fd, bool yes);
+
 }  // namespace hixl_rma

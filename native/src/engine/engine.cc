@@ -8,6 +8,7 @@
 
 #include "base/deadline.h"
 #include "base/wire.h"
+#include "engine/peer_process.h"
 
 namespace hixl_rma {
 namespace {
@@ -77,6 +78,8 @@ void LocalRegion::bind(const RegionSync& sync) {
   }
 }
 
+Engine::Engine() : beacon_(ProcessBeacon::of_process()) {}
+
 Engine::~Engine() = default;
 
 Result<std::shared_ptr<Engine>> Engine::create(const EngineOptions& options) {
@@ -121,13 +124,22 @@ Bytes Engine::address() const {
   for (const auto& transport : transports_) {
     if (transport) entries.emplace_back(transport->name(), transport->address());
   }
-  return pack_list(entries);
+  return WireWriter().bytes(beacon_->identity()).bytes(pack_list(entries)).take();
 }
 
 Result<std::shared_ptr<Peer>> Engine::connect(ByteSpan address, bool own) {
-  auto entries = unpack_list(address);
+  WireReader reader(address);
+  const ByteSpan identity = reader.bytes();
+  const ByteSpan transports = reader.bytes();
+  if (!reader.finished()) {
+    return Status::error(StatusCode::kProtocolMismatch, "the peer's address is damaged");
+  }
+  auto entries = unpack_list(transports);
   if (!entries.ok()) return entries.status();
+  auto process = PeerProcess::watch(identity);
+  if (!process.ok()) return process.status();
   auto peer = std::make_shared<Peer>();
+  peer->process = process.take();
   peer->endpoints.reserve(transports_.size());
   peer->reasons.reserve(transports_.size());
   for (const auto& transport : transports_) {

@@ -88,6 +88,8 @@ Result<std::unique_ptr<Window>> Window::prepare(std::shared_ptr<Engine> engine,
   if (Status status = window->register_regions(); !status.ok()) return status;
   window->board_ = std::make_unique<NotifyBoard>(
       window->control_, static_cast<std::size_t>(options.size), window->salt_);
+  window->peers_ = std::make_unique<PeerWatch>(window->control_);
+  window->options_.wait.peers = window->peers_.get();
   window->lock_ = std::make_unique<WindowLock>(window->control_links_, window->control_,
                                                window->layout_, options.rank);
   return window;
@@ -188,6 +190,7 @@ Status Window::connect_rank(int peer_rank, const Described& described, const Dea
   auto peer = engine_->connect(described.engine_address, peer_rank == options_.rank);
   if (!peer.ok()) return peer.status();
   to.peer = peer.take();
+  if (peer_rank != options_.rank) peers_->add(peer_rank, to.peer->process);
   const TransportMask reachable = to.peer->reachable();
   to.control_transport = engine_->control_choice(reachable);
   if (to.control_transport < 0) return no_transport({peer_rank, reachable, ~TransportMask{0}});

@@ -219,6 +219,7 @@ Status Window::test_notify(TakeMode mode, const NotifyWait& what, Taken* taken) 
   taken->clear();
   if (Status status = check_wait(what); !status.ok()) return status;
   engine_->progress();
+  peers_->look();
   if (take(mode, what, taken)) return {};
   if (watching_.load(std::memory_order_acquire) == nullptr) return {};
   const Inside inside(*this);

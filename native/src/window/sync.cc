@@ -263,7 +263,9 @@ Status Window::wait_exposure(const Deadline& deadline) {
   };
   Status status = wait_for_all(group, completed, deadline);
   std::lock_guard lock(sync_mutex_);
-  if (status.ok()) {
+  if (status.ok() || status.code() == StatusCode::kPeerLost) {
+    // A lost origin never completes, so its loss ends the epoch; the others' completes, which may
+    // be still to come, belong to this epoch, not to the next.
     for (const int origin : group) ++completes_taken_[static_cast<std::size_t>(origin)];
     epochs_.waited();
   } else if (status.code() == StatusCode::kTimeout) {

@@ -72,6 +72,8 @@ void Window::withdraw_memory() {
         break;
       }
       std::this_thread::sleep_for(std::chrono::microseconds(50));
+      peers_->look();  // who died copies no more
+      refresh_lost();
     }
   }
 }
@@ -137,7 +139,10 @@ void Window::learn_lost(std::uint64_t count) {
 }
 
 std::vector<int> Window::failed_ranks() {
-  if (!closed()) refresh_lost();
+  if (!closed()) {
+    peers_->look();
+    refresh_lost();
+  }
   std::lock_guard lock(lost_mutex_);
   std::vector<int> ranks = lost_;
   std::ranges::sort(ranks);

@@ -87,6 +87,7 @@ Status Window::place_offset(int target, const TargetPlace& place, std::ptrdiff_t
 }
 
 Status Window::post_error(int target, const Status& status) {
+  if (status.code() == StatusCode::kPeerLost) peers_->ended(target);
   refresh_lost();
   if (link(target).lost.load(std::memory_order_relaxed) && status.code() != StatusCode::kPeerLost) {
     return Status::error(StatusCode::kPeerLost, "rank " + std::to_string(target) +

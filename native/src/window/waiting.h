@@ -7,6 +7,7 @@
 #include "base/deadline.h"
 #include "base/doorbell.h"
 #include "hixl_rma/engine.h"
+#include "window/peer_watch.h"
 
 namespace hixl_rma {
 
@@ -16,6 +17,8 @@ struct WaitPolicy {
   Nanoseconds spin{0};
   /// Asked at least every 100 ms and after every signal, on the waiting thread; true ends the wait.
   bool (*interrupted)() = nullptr;
+  /// Asked at least every 100 ms: notices peers that died.
+  PeerWatch* peers = nullptr;
 };
 
 /// Looks of a spinning waiter between two of the clock.
@@ -51,6 +54,7 @@ WaitEnd wait_on(Doorbell& doorbell, Engine& engine, const WaitPolicy& policy,
       end = sleeper.sleep(deadline.remaining(busy ? kLongestSleepInProgress : kLongestSleep));
     }
     engine.progress();
+    if (policy.peers != nullptr) policy.peers->look();
     if (ready()) return WaitEnd::kReady;
     if (end != SleepEnd::kWoken && policy.interrupted != nullptr && policy.interrupted()) {
       return WaitEnd::kInterrupted;

@@ -18,6 +18,7 @@
 #include "window/control_link.h"
 #include "window/epochs.h"
 #include "window/notify_board.h"
+#include "window/peer_watch.h"
 #include "window/strided.h"
 #include "window/waiting.h"
 #include "window/window_lock.h"
@@ -369,6 +370,7 @@ class Window {
   Bytes description_;
   std::unique_ptr<Link[]> links_;
   std::vector<ControlLink> control_links_;
+  std::unique_ptr<PeerWatch> peers_;
   std::unique_ptr<WindowLock> lock_;
   Epochs epochs_;
   std::unique_ptr<NotifyBoard> board_;

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "window/peer_watch.h"
+
+#include <ctime>
+#include <utility>
+
+#include "base/doorbell.h"
+
+namespace hixl_rma {
+namespace {
+
+// A tenth of the exact clock's price; a tick or two of error does not matter here.
+std::int64_t coarse_now() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+  return now.tv_sec * 1'000'000'000 + now.tv_nsec;
+}
+
+}  // namespace
+
+void PeerWatch::add(int rank, std::shared_ptr<PeerProcess> process) {
+  std::lock_guard lock(mutex_);
+  if (process->descriptor() < 0) return;
+  ranks_.push_back(rank);
+  entries_.push_back({process->descriptor(), POLLIN, 0});
+  processes_.push_back(std::move(process));
+}
+
+void PeerWatch::look() {
+  const std::int64_t now = coarse_now();
+  if (now < next_look_.load(std::memory_order_relaxed)) return;
+  std::unique_lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return;  // somebody looks already
+  next_look_.store(now + kLookEvery.count(), std::memory_order_relaxed);
+  if (poll(entries_.data(), entries_.size(), 0) <= 0) return;
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    if (entries_[i].revents == 0) continue;
+    entries_[i].fd = -1;  // poll passes it over from now on
+    entries_[i].revents = 0;
+    processes_[i].reset();
+    ended(ranks_[i]);
+  }
+}
+
+void PeerWatch::ended(int rank) {
+  // It may have told so itself, and have died of what came after.
+  if (control_.peer(static_cast<std::size_t>(rank)).lost.exchange(1) != 0) return;
+  control_.header().lost_count.fetch_add(1);
+  wake_all(control_.header().doorbell);
+}
+
+}  // namespace hixl_rma
