@@ -30,4 +30,18 @@ void lock_stripe_slow(StripeLock& stripe, std::uint32_t holder) {
   }
 }
 
+bool try_lock_stripe(StripeLock& stripe, std::uint32_t holder) {
+  constexpr int kSpins = 200;  // longer than anybody holds one without losing the core
+  for (int attempt = 0; attempt < kSpins; ++attempt) {
+    std::uint32_t free = 0;
+    if (stripe.holder.load(std::memory_order_relaxed) == 0 &&
+        stripe.holder.compare_exchange_strong(free, holder, std::memory_order_acquire,
+                                              std::memory_order_relaxed)) {
+      return true;
+    }
+    cpu_relax();
+  }
+  return false;
+}
+
 }  // namespace hixl_rma

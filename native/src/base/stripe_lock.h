@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <mutex>
 #include <utility>
 
 namespace hixl_rma {
@@ -38,14 +39,15 @@ inline void unlock_stripe(StripeLock& stripe) {
   stripe.holder.store(0, std::memory_order_release);  // pairs with the acquire in lock_stripe
 }
 
+/// Spins for a moment and gives up: for threads that have others to serve meanwhile.
+bool try_lock_stripe(StripeLock& stripe, std::uint32_t holder);
+
 /// Holds the lock, or the two locks, that [offset, offset + nbytes) needs; nbytes <= kStripeBytes.
 class StripeGuard {
  public:
   StripeGuard(StripeLock* table, std::uint32_t holder, std::uint64_t offset, std::size_t nbytes) {
     if (table == nullptr) return;
-    std::size_t first = stripe_of(offset);
-    std::size_t last = nbytes == 0 ? first : stripe_of(offset + nbytes - 1);
-    if (last < first) std::swap(first, last);  // ascending by table index: no deadlock
+    const auto [first, last] = stripes_of(offset, nbytes);
     first_ = &table[first];
     lock_stripe(*first_, holder);
     if (last != first) {
@@ -53,16 +55,37 @@ class StripeGuard {
       lock_stripe(*second_, holder);
     }
   }
+  /// The same without waiting long: see locked().
+  StripeGuard(StripeLock* table, std::uint32_t holder, std::uint64_t offset, std::size_t nbytes,
+              std::try_to_lock_t) {
+    if (table == nullptr) return;
+    const auto [first, last] = stripes_of(offset, nbytes);
+    locked_ = try_lock_stripe(table[first], holder);
+    if (!locked_) return;
+    first_ = &table[first];
+    if (last == first) return;
+    locked_ = try_lock_stripe(table[last], holder);
+    if (locked_) second_ = &table[last];
+  }
   StripeGuard(const StripeGuard&) = delete;
   StripeGuard& operator=(const StripeGuard&) = delete;
   ~StripeGuard() {
     if (second_ != nullptr) unlock_stripe(*second_);
     if (first_ != nullptr) unlock_stripe(*first_);
   }
+  [[nodiscard]] bool locked() const { return locked_; }
 
  private:
+  // Ascending by table index: no deadlock.
+  static std::pair<std::size_t, std::size_t> stripes_of(std::uint64_t offset, std::size_t nbytes) {
+    const std::size_t first = stripe_of(offset);
+    const std::size_t last = nbytes == 0 ? first : stripe_of(offset + nbytes - 1);
+    return {first < last ? first : last, first < last ? last : first};
+  }
+
   StripeLock* first_ = nullptr;
   StripeLock* second_ = nullptr;
+  bool locked_ = true;
 };
 
 /// Elements of `element` bytes from `offset` on that can be done under one StripeGuard: up to the

@@ -25,8 +25,8 @@
 #include "support/patience.h"
 #include "support/pattern.h"
 #include "support/status_assert.h"
+#include "transport/common/segment_server.h"
 #include "transport/shm/factory.h"
-#include "transport/shm/segment_server.h"
 
 namespace hixl_rma::testing {
 namespace {

@@ -8,15 +8,14 @@
 
 #include "base/wire.h"
 #include "memory/host/shared_segment.h"
+#include "transport/common/host_reach.h"
 #include "transport/common/mapped_endpoint.h"
 #include "transport/common/process_facts.h"
+#include "transport/common/segment_server.h"
 #include "transport/shm/factory.h"
-#include "transport/shm/segment_server.h"
 
 namespace hixl_rma {
 namespace {
-
-constexpr std::uint32_t kWireVersion = 1;
 
 class ShmRegion final : public MemoryRegion {
  public:
@@ -51,35 +50,10 @@ class ShmTransport final : public Transport {
   [[nodiscard]] std::string_view name() const override { return "shm"; }
   [[nodiscard]] Capabilities capabilities() const override { return kMappedCapabilities; }
 
-  // Abstract sockets belong to a network namespace, and the kernel to its boot.
-  [[nodiscard]] Bytes address() const override {
-    return WireWriter()
-        .number(kWireVersion)
-        .text(facts_.boot_id)
-        .number(facts_.net_namespace)
-        .number(facts_.uid)
-        .take();
-  }
+  [[nodiscard]] Bytes address() const override { return host_address(facts_); }
 
   [[nodiscard]] Status can_reach(ByteSpan peer_address) const override {
-    WireReader reader(peer_address);
-    const auto version = reader.number<std::uint32_t>();
-    const std::string boot_id = reader.text();
-    const auto net_namespace = reader.number<std::uint64_t>();
-    const auto uid = reader.number<std::uint64_t>();
-    if (!reader.finished() || version != kWireVersion) {
-      return Status::error(StatusCode::kUnavailable, "the peer speaks another version of shm");
-    }
-    if (boot_id != facts_.boot_id) {
-      return Status::error(StatusCode::kUnavailable, "the peer runs on another host");
-    }
-    if (net_namespace != facts_.net_namespace) {
-      return Status::error(StatusCode::kUnavailable, "the peer lives in another network namespace");
-    }
-    if (uid != facts_.uid) {
-      return Status::error(StatusCode::kUnavailable, "the peer belongs to another user");
-    }
-    return {};
+    return host_reach(facts_, peer_address, name());
   }
 
   Result<std::unique_ptr<Endpoint>> connect(ByteSpan) override {
@@ -125,21 +99,7 @@ class ShmTransport final : public Transport {
 }  // namespace
 
 Result<std::unique_ptr<Transport>> probe_shm() {
-  // The real thing on ourselves: make a segment, offer it, ask for it, map it.
-  auto segment = SharedSegment::create(1, {});
-  if (!segment.ok()) {
-    return Status::error(StatusCode::kUnavailable, std::string(segment.status().text()));
-  }
-  SegmentServer server;
-  auto token = server.offer(segment.value()->fd());
-  if (!token.ok()) {
-    return Status::error(StatusCode::kUnavailable, std::string(token.status().text()));
-  }
-  auto descriptor = request_segment(server.socket_name(), token.value(),
-                                    Deadline::after(std::chrono::seconds(5)));
-  if (!descriptor.ok()) {
-    return Status::error(StatusCode::kUnavailable, std::string(descriptor.status().text()));
-  }
+  if (Status status = try_segments(); !status.ok()) return status;
   return std::unique_ptr<Transport>(std::make_unique<ShmTransport>());
 }
 

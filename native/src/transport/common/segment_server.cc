@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/shm/segment_server.h"
+#include "transport/common/segment_server.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "memory/host/shared_segment.h"
 
 namespace hixl_rma {
 namespace {
@@ -115,22 +116,29 @@ Descriptor receive_descriptor(int socket, bool& granted) {
 }  // namespace
 
 SegmentServer::~SegmentServer() {
+  if (fork_generation_ != fork_generation()) {
+    // A child of a fork: the thread is the parent's. Leak what would be joined.
+    [[maybe_unused]] const auto* leaked =
+        std::make_unique<std::thread>(std::move(thread_)).release();
+    return;
+  }
   std::unique_lock lock(mutex_);
   offers_.clear();
   stop(lock);
 }
 
-Result<Token> SegmentServer::offer(int fd) {
+Result<Token> SegmentServer::offer(int fd, std::function<Status()> on_request) {
   std::lock_guard lock(mutex_);
   if (!thread_.joinable()) {
     if (Status status = start(); !status.ok()) return status;
   }
   const Token token = random_token();
-  offers_.emplace(token, fd);
+  offers_.emplace(token, Offer{fd, std::move(on_request)});
   return token;
 }
 
 void SegmentServer::withdraw(const Token& token) {
+  if (fork_generation_ != fork_generation()) return;  // offered by the parent
   std::unique_lock lock(mutex_);
   offers_.erase(token);
   if (offers_.empty()) stop(lock);
@@ -203,7 +211,14 @@ void SegmentServer::answer(int client) {
   // Answered under the lock: the descriptor cannot be withdrawn and closed meanwhile.
   std::lock_guard lock(mutex_);
   const auto found = offers_.find(token);
-  send_answer(client, found == offers_.end() ? -1 : found->second);
+  int fd = found == offers_.end() ? -1 : found->second.fd;
+  if (fd >= 0 && found->second.on_request) {
+    if (Status status = found->second.on_request(); !status.ok()) {
+      log_line(LogLevel::kWarning, "a segment was refused: " + std::string(status.text()));
+      fd = -1;
+    }
+  }
+  send_answer(client, fd);
 }
 
 Result<Descriptor> request_segment(const std::string& socket_name, const Token& token,
@@ -241,6 +256,20 @@ Result<Descriptor> request_segment(const std::string& socket_name, const Token& 
     return Status::error(StatusCode::kAccessDenied, "the peer refused its shared segment");
   }
   return descriptor;
+}
+
+Status try_segments() {
+  const auto unavailable = [](const Status& status) {
+    return Status::error(StatusCode::kUnavailable, std::string(status.text()));
+  };
+  auto segment = SharedSegment::create(1, {});
+  if (!segment.ok()) return unavailable(segment.status());
+  SegmentServer server;
+  auto token = server.offer(segment.value()->fd());
+  if (!token.ok()) return unavailable(token.status());
+  auto descriptor = request_segment(server.socket_name(), token.value(),
+                                    Deadline::after(std::chrono::seconds(5)));
+  return descriptor.ok() ? Status() : unavailable(descriptor.status());
 }
 
 }  // namespace hixl_rma

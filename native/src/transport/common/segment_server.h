@@ -5,6 +5,7 @@
 #include <sys/un.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -13,6 +14,7 @@
 
 #include "base/deadline.h"
 #include "base/descriptor.h"
+#include "base/fork.h"
 #include "base/random.h"
 #include "hixl_rma/status.h"
 
@@ -32,7 +34,9 @@ class SegmentServer {
   ~SegmentServer();
 
   /// Starts the thread with the first offer. Borrows the descriptor until withdraw().
-  Result<Token> offer(int fd);
+  /// `on_request` is called on that thread, with the server locked, before a peer gets the
+  /// descriptor; its error refuses it.
+  Result<Token> offer(int fd, std::function<Status()> on_request = {});
   void withdraw(const Token& token);
   /// Name of the abstract socket; "" while nothing is offered.
   [[nodiscard]] std::string socket_name() const;
@@ -43,8 +47,14 @@ class SegmentServer {
   void serve(int listener, int wake);
   void answer(int client);
 
+  struct Offer {
+    int fd;
+    std::function<Status()> on_request;
+  };
+
+  const int fork_generation_ = fork_generation();
   mutable std::mutex mutex_;
-  std::map<Token, int> offers_;
+  std::map<Token, Offer> offers_;
   std::string name_;
   Descriptor listener_;
   Descriptor wake_;
@@ -54,5 +64,9 @@ class SegmentServer {
 /// Asks a SegmentServer for a segment. Errors: Unavailable, AccessDenied, Timeout.
 Result<Descriptor> request_segment(const std::string& socket_name, const Token& token,
                                    const Deadline& deadline);
+
+/// Whether segments can be handed over here at all: makes one, offers it, asks for it. Errors:
+/// Unavailable with the reason.
+Status try_segments();
 
 }  // namespace hixl_rma
