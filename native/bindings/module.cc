@@ -50,19 +50,19 @@ std::vector<std::tuple<std::string, std::string>> drain_log() {
 }
 
 bool wait_request(RequestState& request, std::optional<double> timeout) {
+  RequestWork& work = *request.work;
   Status status;
-  const bool done = request.completion.done();
+  const bool done = work.completion.done();
   if (!done && request.window->closed()) {
     throw_status(Status::error(StatusCode::kClosed, "the window was freed"), "wait");
   }
   if (!done) {
     const WithoutGil without(*request.window);
-    status =
-        request.window->wait(request.completion, Deadline::after_seconds(timeout.value_or(-1)));
+    status = request.window->wait(work.completion, Deadline::after_seconds(timeout.value_or(-1)));
   }
-  if (!request.completion.done()) throw_status(status, "wait");
-  request.held.clear();
-  if (Status result = request.completion.status(); !result.ok()) throw_status(result, "wait");
+  if (!work.completion.done()) throw_status(status, "wait");
+  work.held.clear();
+  if (Status result = work.completion.status(); !result.ok()) throw_status(result, "wait");
   return true;
 }
 
@@ -88,11 +88,11 @@ PYBIND11_MODULE(_core, module) {
           "test",
           [](RequestState& request) {
             if (!request.window->closed()) request.window->progress();
-            return request.completion.done();
+            return request.work->completion.done();
           },
           "Make progress and say whether it is complete.")
-      .def_property_readonly("done",
-                             [](const RequestState& request) { return request.completion.done(); })
+      .def_property_readonly(
+          "done", [](const RequestState& request) { return request.work->completion.done(); })
       .def("wait", &wait_request, py::arg("timeout"),
            "Wait until it is complete; raise what went wrong.");
   module.def(

@@ -132,7 +132,7 @@ PyObject* accumulate_call(PyObject* self, const AccumulateCall& call, PyObject* 
   if (call.request) {
     request = std::make_shared<RequestState>();
     request->window = as_window(self)->window;
-    issue.own = &request->completion;
+    issue.own = &request->work->completion;
   }
   Status status;
   if (target.huge) {
@@ -144,15 +144,7 @@ PyObject* accumulate_call(PyObject* self, const AccumulateCall& call, PyObject* 
                                 issue);
     });
   }
-  if (issue.pending) {
-    for (const ArrayArgument* memory : {&operands.origin, &operands.result}) {
-      if (request != nullptr) {
-        request->held.push_back(memory->keep());
-      } else {
-        window->hold(target.rank, memory->keep());
-      }
-    }
-  }
+  hold_memory(*window, {&operands.origin, &operands.result}, target.rank, issue, request);
   return answer(status, operation, request);
 }
 
@@ -213,9 +205,11 @@ PyObject* swap_method(PyObject* self, PyObject* const* args, Py_ssize_t count, P
     return answer(window->refuse_displacement(target.rank, target.text, origin.nbytes()),
                   operation);
   }
-  return answer(window->compare_and_swap(type, origin.data(), compare.data(), result.data(),
-                                         target.rank, target.place.displacement),
-                operation);
+  Window::Issue issue;
+  Status status = window->compare_and_swap(type, origin.data(), compare.data(), result.data(),
+                                           target.rank, target.place.displacement, issue);
+  hold_memory(*window, {&origin, &compare, &result}, target.rank, issue, nullptr);
+  return answer(status, operation);
 }
 
 }  // namespace

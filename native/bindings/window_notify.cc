@@ -200,7 +200,7 @@ PyObject* notify_method(PyObject* self, PyObject* const* args, Py_ssize_t count,
     return nullptr;
   }
   Status status = window->check_notify(rank, spec);
-  if (status.ok()) status = window->publish(rank, spec, Deadline());
+  if (status.ok()) status = publish(self, rank, spec);
   return answer(status, kNotify.method());
 }
 

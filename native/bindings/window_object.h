@@ -7,6 +7,7 @@
 #include <Python.h>
 
 #include <array>
+#include <initializer_list>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -71,12 +72,25 @@ struct TargetArgument {
   bool select(PyObject* self, PyObject* index);
 };
 
-/// A request's native part: a completion and what its operations work on.
-struct RequestState {
-  std::shared_ptr<Window> window;
+/// What the transports know of a request, and the memory they work on for it. The window holds it,
+/// too, until it is done: nobody has to keep the request.
+struct RequestWork {
   Completion completion;
   std::vector<std::shared_ptr<void>> held;
 };
+
+/// A request's native part.
+struct RequestState {
+  std::shared_ptr<Window> window;
+  std::shared_ptr<RequestWork> work = std::make_shared<RequestWork>();
+};
+
+/// Keeps what a pending operation works on: for its request, or until a flush.
+void hold_memory(Window& window, std::initializer_list<const ArrayArgument*> memory, int target,
+                 const Window::Issue& issue, const std::shared_ptr<RequestState>& request);
+
+/// Publishes a notification behind its payload, within the window's default time-out.
+Status publish(PyObject* self, int target, const NotifySpec& spec);
 
 /// Makes the Python object of a request.
 PyObject* wrap_request(const std::shared_ptr<RequestState>& state);

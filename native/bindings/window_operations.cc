@@ -41,22 +41,11 @@ Status run_transfer(Window& window, const Transfer& transfer, const ArrayArgumen
   });
 }
 
-// Memory that a pending operation works on is held by the request, or by the window until a flush.
-void hold_memory(Window& window, const ArrayArgument& memory, int target,
-                 const Window::Issue& issue, const std::shared_ptr<RequestState>& request) {
-  if (!issue.pending) return;
-  if (request != nullptr) {
-    request->held.push_back(memory.keep());
-  } else {
-    window.hold(target, memory.keep());
-  }
-}
-
 std::shared_ptr<RequestState> make_request(PyObject* self, Form form, Window::Issue* issue) {
   if (form == Form::kPlain) return nullptr;
   auto request = std::make_shared<RequestState>();
   request->window = as_window(self)->window;
-  issue->own = &request->completion;
+  issue->own = &request->work->completion;
   return request;
 }
 
@@ -80,8 +69,8 @@ PyObject* transfer_call(PyObject* self, const Transfer& transfer, PyObject* cons
   Status status;
   if (transfer.notifies) status = window->check_notify(target.rank, spec);
   if (status.ok()) status = run_transfer(*window, transfer, origin, target, issue);
-  hold_memory(*window, origin, target.rank, issue, request);
-  if (status.ok() && transfer.notifies) status = window->publish(target.rank, spec, Deadline());
+  hold_memory(*window, {&origin}, target.rank, issue, request);
+  if (status.ok() && transfer.notifies) status = publish(self, target.rank, spec);
   return answer(status, operation, request);
 }
 
@@ -274,8 +263,9 @@ PyObject* vector_call(PyObject* self, const VectorCall& call, PyObject* const* a
                       : window->get_pieces(std::move(vector.pieces), rank, issue);
     });
   }
-  for (const auto& origin : vector.origins) hold_memory(*window, *origin, rank, issue, nullptr);
-  if (status.ok() && call.notifies) status = window->publish(rank, spec, Deadline());
+  for (const auto& origin : vector.origins)
+    hold_memory(*window, {origin.get()}, rank, issue, nullptr);
+  if (status.ok() && call.notifies) status = publish(self, rank, spec);
   return answer(status, operation);
 }
 

@@ -34,6 +34,12 @@ Status waiting(Window& window, const std::function<Status()>& call) {
 
 // ---- flush
 
+// Where every operation is complete when it returns, there is nothing to release the GIL for.
+Status flush(Window& window, int rank, FlushScope scope, const Deadline& deadline) {
+  return call_without_gil(window, window.may_wait(rank),
+                          [&] { return window.flush(rank, scope, deadline); });
+}
+
 template <FlushScope Scope, const Signature& Names>
 PyObject* flush_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   return timed_call(self, Names, args, count, names, 1,
@@ -42,7 +48,7 @@ PyObject* flush_method(PyObject* self, PyObject* const* args, Py_ssize_t count, 
                       if (!parse_rank(values[0], "rank", window.size(), Names.method(), &rank)) {
                         return static_cast<PyObject*>(nullptr);
                       }
-                      return answer(window.flush(rank, Scope, deadline), Names.method());
+                      return answer(flush(window, rank, Scope, deadline), Names.method());
                     });
 }
 
@@ -51,7 +57,7 @@ PyObject* flush_all_method(PyObject* self, PyObject* const* args, Py_ssize_t cou
                            PyObject* names) {
   return timed_call(self, Names, args, count, names, 0,
                     [](Window& window, const Values&, const Deadline& deadline) {
-                      return answer(window.flush(-1, Scope, deadline), Names.method());
+                      return answer(flush(window, -1, Scope, deadline), Names.method());
                     });
 }
 

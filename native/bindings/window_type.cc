@@ -277,6 +277,24 @@ Window* open_window(PyObject* self, const char* operation) {
   return window;
 }
 
+void hold_memory(Window& window, std::initializer_list<const ArrayArgument*> memory, int target,
+                 const Window::Issue& issue, const std::shared_ptr<RequestState>& request) {
+  if (!issue.pending) return;
+  if (request == nullptr) {
+    for (const ArrayArgument* array : memory) window.hold(target, array->keep());
+    return;
+  }
+  for (const ArrayArgument* array : memory) request->work->held.push_back(array->keep());
+  window.hold(target, request->work, &request->work->completion);
+}
+
+Status publish(PyObject* self, int target, const NotifySpec& spec) {
+  Window& window = *as_window(self)->window;
+  const Deadline deadline = Deadline::after_seconds(as_window(self)->default_timeout);
+  return call_without_gil(window, window.may_wait(target),
+                          [&] { return window.publish(target, spec, deadline); });
+}
+
 PyObject* answer(const Status& status, const char* operation,
                  const std::shared_ptr<RequestState>& request) {
   if (!status.ok()) return raise_status(status, operation);

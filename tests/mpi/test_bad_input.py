@@ -129,6 +129,7 @@ def test_a_range_that_just_fits_is_accepted(win, comm, disp, nbytes):
     result = np.zeros(nbytes, "u1")
     with win.lock(right):
         win.get(result, right, disp)
+        win.flush(right)
         win.put(result, right, disp)  # what was there before
         win.get_v([(result, disp)], right)
     assert_bytes(result, pattern(right, SIZE)[8 * disp : 8 * disp + nbytes])

@@ -220,7 +220,8 @@ class Transport {
   /// Blocks until the peer handed the region over, at most until the deadline.
   virtual Result<std::unique_ptr<RemoteRegion>> import_region(ByteSpan key,
                                                               const Deadline& deadline) = 0;
-  /// Advances outstanding work; returns how many operations completed. Never blocks.
+  /// Advances outstanding work; returns how many operations or parts of them it moved on, 0 when it
+  /// found nothing to do. Never blocks.
   virtual std::size_t progress() { return 0; }
   /// True while progress() has something to do: a waiter must not sleep long.
   [[nodiscard]] virtual bool needs_progress() const { return false; }

@@ -308,6 +308,7 @@ Status Window::settle_rank(int peer_rank, const Deadline& deadline) {
   to.data = to.peer->endpoints[static_cast<std::size_t>(to.data_transport)].get();
   const Capabilities capabilities = engine_->capabilities(to.data_transport);
   to.inline_data = capabilities.completes_inline;
+  any_waits_ = any_waits_ || !to.inline_data;
   to.ordered = capabilities.completes_inline ||
                (capabilities.put_then_notify && to.data_transport == to.control_transport);
   return {};

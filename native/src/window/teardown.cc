@@ -112,7 +112,7 @@ void Window::release() {
     for (const auto& endpoint : to.peer->endpoints) {
       if (endpoint) endpoint->close(reason);
     }
-    while (!to.outstanding.done()) engine_->idle();
+    while (!to.outstanding.done() || !to.local_flushes.done()) engine_->idle();
     to.data = nullptr;
     to.data_region = nullptr;
     to.data_regions.regions.clear();

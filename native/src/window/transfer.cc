@@ -291,7 +291,8 @@ Status Window::accumulate(const ReduceRequest& request, OriginArray origin, Orig
 }
 
 Status Window::compare_and_swap(DataType type, const std::byte* desired, const std::byte* compare,
-                                std::byte* result, int target, std::uint64_t displacement) {
+                                std::byte* result, int target, std::uint64_t displacement,
+                                Issue& issue) {
   if (Status status = access(target); !status.ok()) {
     return status;
   }
@@ -309,8 +310,7 @@ Status Window::compare_and_swap(DataType type, const std::byte* desired, const s
   Link& to = link(target);
   add(to.accumulates, 1);
   add(to.bytes_accumulated, static_cast<std::uint64_t>(element));
-  // The operands are the caller's for the call only, so this one waits.
-  Status status = engine_->run([&](Completion* completion) {
+  Status status = issue_post(to, issue, [&](Completion* completion) {
     return to.data->swap_element(*to.data_region, swap, completion);
   });
   return status.ok() ? status : post_error(target, status);
@@ -319,42 +319,65 @@ Status Window::compare_and_swap(DataType type, const std::byte* desired, const s
 Status Window::wait(const Completion& completion, const Deadline& deadline) {
   const WaitEnd end = wait_on(control_.header().doorbell, *engine_, options_.wait, deadline, [&] {
     engine_->progress();
-    return completion.done();
+    return completion.done() || closing_.load(std::memory_order_relaxed);
   });
-  if (end != WaitEnd::kReady) return waited(end);
-  return completion.status();
+  if (completion.done()) return completion.status();
+  if (closing_.load()) {
+    return Status::error(StatusCode::kClosed, "the window was freed by another thread");
+  }
+  return waited(end);
 }
 
-Status Window::wait_outstanding(int target, const Deadline& deadline) {
+Status Window::post_flush(Link& to, FlushScope scope, Completion& completion) {
+  for (;;) {
+    completion.add();
+    const PostResult posted = to.data->flush(scope, &completion);
+    if (posted.state == Post::kPending) return {};
+    completion.complete({});
+    if (posted.state != Post::kAgain) return posted.status;
+    engine_->idle();
+  }
+}
+
+// The flush is one more outstanding operation, behind those of requests, too: whoever runs out of
+// time leaves it behind, and nothing but the deadline bounds the wait.
+Status Window::flush_pending(int target, FlushScope scope, const Deadline& deadline) {
   Link& to = link(target);
-  if (to.inline_data) return {};
+  if (scope == FlushScope::kLocal) {
+    if (Status status = post_flush(to, scope, to.local_flushes); !status.ok()) return status;
+    return wait(to.local_flushes, deadline);
+  }
+  Status posted = post_flush(to, scope, to.outstanding);
   Status status = wait(to.outstanding, deadline);
-  std::vector<std::shared_ptr<void>> released;
+  std::vector<Link::Held> released;
   std::lock_guard lock(to.publish_mutex);
   // Asked under the mutex: what another thread issued meanwhile it holds, before or after this.
   if (!to.outstanding.done()) return status;
   released.swap(to.held);
-  return to.outstanding.take_status();  // a failed operation is reported once
+  for (Link::Held& held : released) {
+    if (held.own != nullptr && !held.own->done()) to.held.push_back(std::move(held));
+  }
+  Status failed = to.outstanding.take_status();  // a failed operation is reported once
+  return failed.ok() ? posted : failed;
 }
 
-void Window::hold(int target, std::shared_ptr<void> memory) {
+void Window::hold(int target, std::shared_ptr<void> memory, const Completion* own) {
   Link& to = link(target);
+  std::vector<Link::Held> released;
   std::lock_guard lock(to.publish_mutex);
-  to.held.push_back(std::move(memory));
+  to.held.push_back({std::move(memory), own});
+  if (to.held.size() < to.held_check) return;
+  released.swap(to.held);
+  for (Link::Held& held : released) {
+    if (held.own == nullptr || !held.own->done()) to.held.push_back(std::move(held));
+  }
+  to.held_check = std::max<std::size_t>(64, 2 * to.held.size());
 }
 
 Status Window::flush_rank(int rank, FlushScope scope, const Deadline& deadline) {
   Link& to = link(rank);
-  Status status;
-  if (to.inline_data) {
-    status = to.data->flush(scope, nullptr).status;
-  } else {
-    // An operation that failed keeps nobody from completing the others.
-    Status failed = wait_outstanding(rank, deadline);
-    if (!failed.ok() && !to.outstanding.done()) return failed;
-    status = engine_->run([&](Completion* done) { return to.data->flush(scope, done); });
-    if (!failed.ok()) status = std::move(failed);
-  }
+  Status status =
+      to.inline_data ? to.data->flush(scope, nullptr).status : flush_pending(rank, scope, deadline);
   return status.ok() ? status : post_error(rank, status);
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <sched.h>
+
 #include <cstdint>
 
 #include "base/cpu.h"
@@ -27,21 +29,39 @@ inline constexpr Nanoseconds kLongestSleep = std::chrono::milliseconds(100);
 /// While a transport has work outstanding a waiter is also the one who makes it move.
 inline constexpr Nanoseconds kLongestSleepInProgress = std::chrono::microseconds(100);
 
+/// While a transport has work outstanding its answer is near: a waiter gives its core away for so
+/// long since something last moved, before it sleeps.
+inline constexpr Nanoseconds kYieldInProgress = std::chrono::microseconds(200);
+
 enum class WaitEnd : std::uint8_t { kReady, kTimedOut, kInterrupted };
+
+/// Looks again and again, as long as that pays; true when ready() held.
+template <class Ready>
+bool look_for(Engine& engine, const WaitPolicy& policy, const Deadline& deadline, Ready& ready) {
+  constexpr int kLooksPerClock = 16;
+  const auto begin = Clock::now();
+  auto moved_at = begin;
+  for (;;) {
+    for (int look = 0; look < kLooksPerClock; ++look) {
+      cpu_relax();
+      if (ready()) return true;
+    }
+    const bool moved = engine.progress() != 0;
+    const auto now = Clock::now();
+    if (deadline.expired() || now - begin >= kLongestSleep) return false;  // signals are due
+    if (moved) moved_at = now;
+    const bool busy = engine.needs_progress();
+    if (busy) sched_yield();  // who makes the answer may need this very core
+    if (now - begin < policy.spin) continue;
+    if (!busy || now - moved_at >= kYieldInProgress) return false;
+  }
+}
 
 /// Spins, then sleeps on the doorbell, until ready() holds.
 template <class Ready>
 WaitEnd wait_on(Doorbell& doorbell, Engine& engine, const WaitPolicy& policy,
                 const Deadline& deadline, Ready ready) {
-  if (ready()) return WaitEnd::kReady;
-  const auto spin_until = Clock::now() + policy.spin;
-  do {
-    for (int look = 0; look < kLooksPerClock; ++look) {
-      cpu_relax();
-      if (ready()) return WaitEnd::kReady;
-    }
-    engine.progress();
-  } while (Clock::now() < spin_until && !deadline.expired());
+  if (ready() || look_for(engine, policy, deadline, ready)) return WaitEnd::kReady;
   for (;;) {
     SleepEnd end = SleepEnd::kTimedOut;
     {
@@ -53,12 +73,13 @@ WaitEnd wait_on(Doorbell& doorbell, Engine& engine, const WaitPolicy& policy,
       if (!busy && ready()) return WaitEnd::kReady;
       end = sleeper.sleep(deadline.remaining(busy ? kLongestSleepInProgress : kLongestSleep));
     }
-    engine.progress();
+    const bool moved = engine.progress() != 0;
     if (policy.peers != nullptr) policy.peers->look();
     if (ready()) return WaitEnd::kReady;
     if (end != SleepEnd::kWoken && policy.interrupted != nullptr && policy.interrupted()) {
       return WaitEnd::kInterrupted;
     }
+    if (moved && look_for(engine, policy, deadline, ready)) return WaitEnd::kReady;
   }
 }
 

@@ -171,15 +171,20 @@ class Window {
   Status accumulate(const ReduceRequest& request, OriginArray origin, OriginArray result,
                     int target, const TargetPlace& place, Issue& issue);
   Status compare_and_swap(DataType type, const std::byte* desired, const std::byte* compare,
-                          std::byte* result, int target, std::uint64_t displacement);
+                          std::byte* result, int target, std::uint64_t displacement, Issue& issue);
   Status flush(int target, FlushScope scope, const Deadline& deadline);  ///< target -1: all
   void progress() { engine_->progress(); }
   /// Waits for one request's operations.
   Status wait(const Completion& completion, const Deadline& deadline);
   /// The error of a displacement that is no unsigned 64-bit number, in its place among the checks.
   Status refuse_displacement(int target, const std::string& displacement, std::uint64_t nbytes);
-  /// Keeps what an operation that is pending works on until the target is flushed.
-  void hold(int target, std::shared_ptr<void> memory);
+  /// Keeps what an operation that is pending works on until the target is flushed. What belongs to
+  /// a request's completion, itself in there, goes when that is done, but not before.
+  void hold(int target, std::shared_ptr<void> memory, const Completion* own = nullptr);
+  /// Whether completing operations to the target (-1: to anybody) may take a wait.
+  [[nodiscard]] bool may_wait(int target) const {
+    return target >= 0 ? !link(target).inline_data : any_waits_;
+  }
 
   // ---- synchronisation (sync.cc)
   Status fence(unsigned assertion, const Deadline& deadline);
@@ -257,9 +262,15 @@ class Window {
     std::uint64_t salt = 0;               // of the records in the target's control memory
     Bytes data_keys;                      // until the memory is imported
     std::atomic<bool> lost{false};
+    struct Held {
+      std::shared_ptr<void> memory;
+      const Completion* own;  // null: one of `outstanding`
+    };
     Completion outstanding;
-    std::vector<std::shared_ptr<void>> held;  // what outstanding operations work on
-    std::mutex publish_mutex;                 // NOTE [publication]
+    Completion local_flushes;
+    std::vector<Held> held;       // what outstanding operations work on
+    std::size_t held_check = 64;  // look through them when there are so many
+    std::mutex publish_mutex;     // NOTE [publication]
     std::uint64_t sent_total = 0;
     std::uint64_t last_ids = 0;
     struct Sent {
@@ -319,7 +330,8 @@ class Window {
   Status move_pieces(int target, bool put, std::span<const Piece> pieces, Issue& issue);
   Status move_array(OriginArray& origin, int target, bool put, const TargetPlace& place,
                     Issue& issue);
-  Status wait_outstanding(int target, const Deadline& deadline);
+  Status flush_pending(int target, FlushScope scope, const Deadline& deadline);
+  Status post_flush(Link& to, FlushScope scope, Completion& completion);
 
   // sync.cc
   Status check_group(const std::vector<int>& group) const;
@@ -371,6 +383,7 @@ class Window {
   std::unique_ptr<Link[]> links_;
   std::vector<ControlLink> control_links_;
   std::unique_ptr<PeerWatch> peers_;
+  bool any_waits_ = false;  // a link's posts are not all done when they return
   std::unique_ptr<WindowLock> lock_;
   Epochs epochs_;
   std::unique_ptr<NotifyBoard> board_;

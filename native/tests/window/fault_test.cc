@@ -76,6 +76,80 @@ TEST(WindowFaults, a_failed_put_delivers_no_notification) {
   }
 }
 
+TEST(WindowFaults, every_wait_for_what_a_peer_does_not_answer_is_bounded_by_its_deadline) {
+  FakeSession session;
+  run_ranks(kFakeData, 1, 4096, [&](Rank& rank) {
+    ASSERT_OK(rank.window.lock(0, true, soon()));
+    const Bytes payload = make_pattern(2000, 1);
+    std::int64_t compare = 0;
+    std::int64_t result = 5;
+    const auto* bytes = reinterpret_cast<const std::byte*>(&compare);
+    session.hold();
+    Completion request;
+    Window::Issue issue{.own = &request};
+    ASSERT_OK(rank.window.put(payload.data(), payload.size(), 0, 0, issue));
+    EXPECT_CODE(rank.window.wait(request, at_once()), StatusCode::kTimeout);
+    // Nothing but the request is outstanding: a flush is behind it, too.
+    EXPECT_CODE(rank.window.flush(0, FlushScope::kRemote, at_once()), StatusCode::kTimeout);
+    EXPECT_CODE(rank.window.flush(0, FlushScope::kLocal, at_once()), StatusCode::kTimeout);
+    Window::Issue swap;
+    EXPECT_OK(rank.window.compare_and_swap(DataType::kInt64, bytes, bytes,
+                                           reinterpret_cast<std::byte*>(&result), 0, 3000, swap));
+    EXPECT_TRUE(swap.pending);
+    EXPECT_CODE(rank.window.unlock(0, at_once()), StatusCode::kTimeout);
+    session.release();
+    ASSERT_OK(rank.window.unlock(0, soon()));
+    EXPECT_TRUE(request.done());
+    EXPECT_EQ(result, 0);
+    EXPECT_EQ(first_mismatch(rank.local().data(), 2000, 1), 2000U);
+  });
+}
+
+TEST(WindowFaults, who_waits_for_an_operation_is_sent_away_when_the_window_goes) {
+  FakeSession session;
+  run_ranks(kFakeAlone, 1, 4096, [&](Rank& rank) {
+    ASSERT_OK(rank.window.lock(0, true, soon()));
+    const Bytes payload = make_pattern(2000, 1);
+    Completion request;
+    Window::Issue issue{.own = &request};
+    session.hold();
+    ASSERT_OK(rank.window.put(payload.data(), payload.size(), 0, 0, issue));
+    std::atomic<bool> waits{false};
+    std::thread waiter([&] {
+      const Window::Inside inside(rank.window);
+      waits.store(true);
+      EXPECT_CODE(rank.window.wait(request, Deadline()), StatusCode::kClosed);
+    });
+    while (!waits.load()) std::this_thread::yield();
+    rank.window.abort();
+    waiter.join();
+    rank.window.release();
+    EXPECT_TRUE(request.done());
+    EXPECT_CODE(request.status(), StatusCode::kCanceled);
+  });
+  session.release();
+}
+
+TEST(WindowFaults, what_a_request_works_on_is_held_until_it_is_done_and_not_longer) {
+  FakeSession session;
+  run_ranks(kFakeAlone, 1, 4096, [&](Rank& rank) {
+    ASSERT_OK(rank.window.lock(0, true, soon()));
+    const Bytes payload = make_pattern(2000, 1);
+    auto work = std::make_shared<Completion>();
+    const std::weak_ptr<Completion> watched = work;
+    Window::Issue issue{.own = work.get()};
+    session.hold();
+    ASSERT_OK(rank.window.put(payload.data(), payload.size(), 0, 0, issue));
+    rank.window.hold(0, work, work.get());
+    work.reset();  // nobody keeps the request
+    EXPECT_CODE(rank.window.flush(0, FlushScope::kRemote, at_once()), StatusCode::kTimeout);
+    EXPECT_FALSE(watched.expired());
+    session.release();
+    ASSERT_OK(rank.window.unlock(0, soon()));
+    EXPECT_TRUE(watched.expired());
+  });
+}
+
 TEST(WindowFaults, a_full_queue_slows_down_and_loses_nothing) {
   for (const bool target_executes : {true, false}) {
     FakeSession session({.target_executes = target_executes, .queue_capacity = 2});

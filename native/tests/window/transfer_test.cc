@@ -280,9 +280,12 @@ TEST_P(WindowTransfer, compare_and_swap_lets_one_of_many_win) {
     for (int i = 0; i < times;) {
       const std::int64_t desired = seen + 1;
       std::int64_t result = -1;
-      ASSERT_OK(rank.window.compare_and_swap(
-          DataType::kInt64, reinterpret_cast<const std::byte*>(&desired),
-          reinterpret_cast<const std::byte*>(&seen), reinterpret_cast<std::byte*>(&result), 1, 16));
+      Window::Issue issue;
+      ASSERT_OK(rank.window.compare_and_swap(DataType::kInt64,
+                                             reinterpret_cast<const std::byte*>(&desired),
+                                             reinterpret_cast<const std::byte*>(&seen),
+                                             reinterpret_cast<std::byte*>(&result), 1, 16, issue));
+      ASSERT_OK(rank.flush(1));
       i += result == seen ? 1 : 0;
       seen = result == seen ? desired : result;
     }
@@ -312,8 +315,9 @@ TEST_P(WindowTransfer, an_accumulate_that_has_no_meaning_is_refused) {
     const double one = 1;
     double result = 0;
     const auto* bytes = reinterpret_cast<const std::byte*>(&one);
+    Window::Issue issue;
     EXPECT_CODE(rank.window.compare_and_swap(DataType::kFloat64, bytes, bytes,
-                                             reinterpret_cast<std::byte*>(&result), 0, 0),
+                                             reinterpret_cast<std::byte*>(&result), 0, 0, issue),
                 StatusCode::kInvalidType);
     ASSERT_OK(rank.fence());
     EXPECT_TRUE(std::ranges::all_of(rank.local(), [](std::byte b) { return b == std::byte{0}; }));
