@@ -36,7 +36,7 @@ __all__ = [
 
 PREFIX = "HIXL_RMA_"
 LOCAL_JOB = "HIXL_RMA_LOCAL_JOB"
-TRANSPORTS = ("self", "shm", "cma")
+TRANSPORTS = ("self", "shm", "cma", "staged")
 LOG_LEVELS = ("debug", "info", "warning")
 
 _SIZE_SUFFIXES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}

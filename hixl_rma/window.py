@@ -232,7 +232,9 @@ class Window(_native.CoreWindow):
 
         Notes
         -----
-        Collective over the group. Other processes reach the memory by cross-process copy (cma).
+        Collective over the group. Other processes reach the memory by cross-process copy (cma), or,
+        where the kernel refuses that, through a buffer that a thread of this process serves
+        (staged).
         """
         holder: list[npt.NDArray[Any]] = []
 

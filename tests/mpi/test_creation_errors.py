@@ -141,6 +141,7 @@ def test_memory_no_transport_can_reach_is_a_transport_error_with_reasons(comm):
             rma.Window.create(np.zeros(8), comm=comm)
         assert "shm" in caught.value.reasons
         assert caught.value.reasons["shm"]
+        assert "allowed" in caught.value.reasons["staged"]
     with rma.Window.allocate(64, comm=comm) as win:
         assert_usable(win, comm)
 

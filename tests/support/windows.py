@@ -34,8 +34,13 @@ class Kind:
 
 ALLOCATE = Kind("allocate")
 CREATE = Kind("create")
-# Memory of the library is reached by both transports of a host, the caller's memory by cma alone.
-KINDS = (Kind("allocate", "shm"), Kind("allocate", "cma"), Kind("create", "cma"))
+# Memory of the library is reached by shm and cma, the caller's memory by cma and staged.
+KINDS = (
+    Kind("allocate", "shm"),
+    Kind("allocate", "cma"),
+    Kind("create", "cma"),
+    Kind("create", "staged"),
+)
 
 
 @contextlib.contextmanager

@@ -5,14 +5,16 @@
 #include "transport/cma/factory.h"
 #include "transport/self/factory.h"
 #include "transport/shm/factory.h"
+#include "transport/staged/factory.h"
 
 namespace hixl_rma {
 
 std::span<const TransportEntry> transport_registry() {
-  static constexpr std::array<TransportEntry, 3> kRegistry = {{
+  static constexpr std::array<TransportEntry, 4> kRegistry = {{
       {"self", probe_self},
       {"shm", probe_shm},
       {"cma", probe_cma},
+      {"staged", probe_staged},
   }};
   return kRegistry;
 }

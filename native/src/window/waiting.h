@@ -38,7 +38,6 @@ enum class WaitEnd : std::uint8_t { kReady, kTimedOut, kInterrupted };
 /// Looks again and again, as long as that pays; true when ready() held.
 template <class Ready>
 bool look_for(Engine& engine, const WaitPolicy& policy, const Deadline& deadline, Ready& ready) {
-  constexpr int kLooksPerClock = 16;
   const auto begin = Clock::now();
   auto moved_at = begin;
   for (;;) {

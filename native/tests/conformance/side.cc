@@ -29,7 +29,7 @@ Status Side::open_engine(const Trial& trial) {
   // The order puts the transport under test first. `self` synchronises through itself, so that both
   // sides use one address for one word and TSan follows.
   registry_.push_back(entry_of(trial.transport));
-  if (trial.transport == "cma") registry_.push_back(entry_of("shm"));
+  if (trial.transport == "cma" || trial.transport == "staged") registry_.push_back(entry_of("shm"));
   EngineOptions options;
   options.registry = registry_;
   auto engine = Engine::create(options);

@@ -8,6 +8,7 @@
 #include "base/wire.h"
 #include "support/patience.h"
 #include "support/pattern.h"
+#include "support/status_assert.h"
 
 namespace hixl_rma::testing {
 namespace {
@@ -61,9 +62,11 @@ class Server {
   bool answer(std::uint8_t command, std::uint64_t a, std::uint64_t b, std::uint64_t c) {
     switch (command) {
       case kRead:
-        return channel_.send(ByteSpan(side_->data() + a, b));
+        return channel_.send(copy_of(a, b));
       case kFill:
+        meet_transport();
         fill_pattern(side_->data() + a, b, c);
+        meet_transport();
         return channel_.send_number(1);
       case kAdd:
         return channel_.send_number(add(a) ? 1 : 0);
@@ -78,6 +81,21 @@ class Server {
       default:
         return false;
     }
+  }
+
+  // A thread of the transport may have worked on our memory for an origin in another process. TSan
+  // knows of no order between its work and ours but by an operation that both take part in.
+  void meet_transport() {
+    std::byte byte{};
+    EXPECT_OK(side_->get(&byte, 0, 1));
+  }
+
+  Bytes copy_of(std::uint64_t offset, std::uint64_t nbytes) {
+    meet_transport();
+    const std::byte* begin = side_->data() + offset;
+    Bytes copy(begin, begin + nbytes);
+    meet_transport();
+    return copy;
   }
 
   bool add(std::uint64_t times) {

@@ -15,6 +15,9 @@ constexpr Trial kShmProcesses = {
 constexpr Trial kCmaThreads = {.label = "cma_threads", .transport = "cma"};
 constexpr Trial kCmaProcesses = {
     .label = "cma_processes", .transport = "cma", .place = Place::kProcess};
+constexpr Trial kStagedThreads = {.label = "staged_threads", .transport = "staged"};
+constexpr Trial kStagedProcesses = {
+    .label = "staged_processes", .transport = "staged", .place = Place::kProcess};
 constexpr Trial kFake = {.label = "fake", .transport = "fake"};
 constexpr Trial kFakeByProgress = {
     .label = "fake_by_progress", .transport = "fake", .fake = {.target_executes = false}};
@@ -23,8 +26,9 @@ constexpr Trial kFakeReordering = {
     .transport = "fake",
     .fake = {.queue_capacity = 16, .eager_bytes = 0, .reorder_seed = 7}};
 
-const auto kAll = ::testing::Values(kSelf, kShmThreads, kShmProcesses, kCmaThreads, kCmaProcesses,
-                                    kFake, kFakeByProgress, kFakeReordering);
+const auto kAll =
+    ::testing::Values(kSelf, kShmThreads, kShmProcesses, kCmaThreads, kCmaProcesses, kStagedThreads,
+                      kStagedProcesses, kFake, kFakeByProgress, kFakeReordering);
 const auto kWithControl =
     ::testing::Values(kSelf, kShmThreads, kShmProcesses, kFake, kFakeByProgress, kFakeReordering);
 

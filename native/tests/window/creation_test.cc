@@ -23,14 +23,17 @@ struct Couple {
     options.size = 2;
     options.nbytes = 8;
     options.notifications = first;
+    if (!world.takes_allocated) options.memory = memory.data();
     windows.push_back(Window::prepare(make_engine(world).take(), options).take());
     options.rank = 1;
     options.notifications = second;
+    if (!world.takes_allocated) options.memory = memory.data() + 8;
     windows.push_back(Window::prepare(make_engine(world).take(), options).take());
   }
   [[nodiscard]] std::vector<Bytes> descriptions() const {
     return {windows[0]->description(), windows[1]->description()};
   }
+  Bytes memory = Bytes(16);
   std::vector<std::unique_ptr<Window>> windows;
 };
 
@@ -270,7 +273,7 @@ TEST(EngineOptions, an_unknown_transport_is_refused_with_the_names_there_are) {
   options.data_transports = {"shm", "pigeon"};
   const Status status = Engine::create(options).status();
   EXPECT_CODE(status, StatusCode::kInvalidArgument);
-  EXPECT_SAYS(status, "'pigeon'; there are: self shm cma");
+  EXPECT_SAYS(status, "'pigeon'; there are: self shm cma staged");
 }
 
 }  // namespace

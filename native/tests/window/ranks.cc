@@ -12,6 +12,18 @@ const std::vector<World>& worlds() {
   static const std::vector<World> kWorlds = {
       {.label = "shm", .registry = {"shm"}, .data = "shm", .takes_created = false},
       {.label = "cma", .registry = {"shm", "cma"}, .data = "cma"},
+      {.label = "staged",
+       .registry = {"fake", "staged"},
+       .data = "staged",
+       .takes_allocated = false},
+#if !defined(__SANITIZE_THREAD__)
+      // Both sides map the control memory at addresses of their own, so that TSan sees no order
+      // between the service thread and who was notified.
+      {.label = "staged_and_shm_control",
+       .registry = {"shm", "staged"},
+       .data = "staged",
+       .takes_allocated = false},
+#endif
       {.label = "fake", .registry = {"fake"}, .data = "fake"},
       {.label = "fake_by_progress",
        .registry = {"fake"},
@@ -105,6 +117,7 @@ void run_rank(const World& world, Team& team, WindowOptions options, const Body&
 
 void run_ranks(const World& world, int size, const Configure& configure, const Body& body) {
   Team team(size);
+  std::vector<Bytes> memories(static_cast<std::size_t>(size));
   // Windows go when all threads have ended: `self` keeps no memory of others alive.
   std::vector<std::unique_ptr<Window>> windows(static_cast<std::size_t>(size));
   std::vector<std::thread> threads;
@@ -114,6 +127,11 @@ void run_ranks(const World& world, int size, const Configure& configure, const B
     options.size = size;
     options.notifications = 64;
     configure(rank, options);
+    if (!world.takes_allocated && options.memory == nullptr) {
+      Bytes& memory = memories[static_cast<std::size_t>(rank)];
+      memory.resize(options.nbytes);
+      options.memory = options.nbytes == 0 ? nullptr : memory.data();
+    }
     threads.emplace_back([&, options] {
       run_rank(world, team, options, body, windows[static_cast<std::size_t>(options.rank)]);
     });

@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
@@ -33,8 +34,10 @@ struct World {
   fakes::FakeOptions fake = {};
   /// Memory outside a shared segment can be exposed.
   bool takes_created = true;
+  /// Memory in a shared segment can be; otherwise run_ranks gives every rank memory of its own.
+  bool takes_allocated = true;
 
-  [[nodiscard]] bool uses_fake() const { return data == "fake"; }
+  [[nodiscard]] bool uses_fake() const { return std::ranges::count(registry, "fake") != 0; }
 };
 
 const std::vector<World>& worlds();
