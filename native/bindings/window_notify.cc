@@ -223,7 +223,7 @@ struct WaitArguments {
 };
 
 PyObject* taken_to_python(TakeMode mode, const Taken& taken) {
-  return mode == TakeMode::kAny ? to_python(*taken.any) : to_list(taken.list);
+  return mode == TakeMode::kAny ? to_python(taken[0]) : to_list(taken.list);
 }
 
 PyObject* wait_call(PyObject* self, const Signature& signature, TakeMode mode,
@@ -280,7 +280,7 @@ PyObject* test_method(PyObject* self, PyObject* const* args, Py_ssize_t count, P
   Status status = window->test_notify(TakeMode::kAny, wait.what, &taken);
   if (!status.ok()) return raise_status(status, kTest.method());
   if (taken.empty()) Py_RETURN_NONE;
-  return to_python(*taken.any);
+  return to_python(taken[0]);
 }
 
 constexpr Signature kCount("notify_count", 1, 2, {"notification", "source"});

@@ -37,13 +37,16 @@ def win():
 def run(monkeypatch):
     """Run a function as each of some ranks, in threads: run(size, f(window, rank)) -> results."""
     monkeypatch.setenv("HIXL_RMA_TIMEOUT", str(LONG))
+
     def run(size, function):
         job = f"threads-{uuid.uuid4()}"
 
         def rank_main(rank):
-            with LocalBootstrap(job, rank, size) as bootstrap:
-                with rma.Window.allocate(4096, comm=bootstrap, notifications=64) as window:
-                    return function(window, rank)
+            with (
+                LocalBootstrap(job, rank, size) as bootstrap,
+                rma.Window.allocate(4096, comm=bootstrap, notifications=64) as window,
+            ):
+                return function(window, rank)
 
         return all_results([Worker(rank_main, rank) for rank in range(size)])
 
@@ -223,18 +226,18 @@ def test_a_rank_that_leaves_ends_the_waits_of_all_threads_of_the_others(run):
 
 
 def test_a_rank_that_is_a_thread_keeps_the_memory_of_another_alive_that_has_gone(run):
-    gone = threading.Barrier(2)
+    viewed, gone = threading.Barrier(2), threading.Barrier(2)
 
     def work(win, rank):
         if rank == 0:
+            viewed.wait(LONG)
             with contextlib.suppress(KeyError), win:
                 raise KeyError
             del win
             gone.wait(LONG)
             return ()
-        transports = win.transports
-        with win.lock_all():
-            remote = win.remote(0)
+        transports, remote = win.transports, win.remote(0)
+        viewed.wait(LONG)
         gone.wait(LONG)
         gc.collect()  # the other rank's window, if nothing else holds it
         remote[:] = 7

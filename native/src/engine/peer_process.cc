@@ -131,7 +131,8 @@ Result<std::shared_ptr<PeerProcess>> PeerProcess::watch(ByteSpan bytes) {
   const Identity& identity = parsed.value();
   std::lock_guard lock(mutex);
   std::erase_if(known, [](const auto& entry) { return entry.second.expired(); });
-  std::weak_ptr<PeerProcess>& entry = known[std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())];
+  std::weak_ptr<PeerProcess>& entry =
+      known[std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size())];
   if (auto process = entry.lock()) return process;
   auto process = std::make_shared<PeerProcess>();
   const ProcessFacts facts = process_facts();
