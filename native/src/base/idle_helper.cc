@@ -8,6 +8,7 @@
 
 #include "base/cpu.h"
 #include "base/fork.h"
+#include "base/log.h"
 
 namespace hixl_rma {
 namespace {
@@ -64,7 +65,7 @@ bool IdleHelper::started() {
         if (run_when_idle()) serve();
       });
     } catch (const std::system_error&) {
-      // No thread is to be had: callers work alone.
+      log_line(LogLevel::kDebug, "no thread to help with copies: callers work alone");
     }
   });
   return thread_.joinable() && fork_generation_ == fork_generation();

@@ -255,6 +255,7 @@ std::string Window::refusal(std::size_t transport, const Choice& choice) const {
 
 Status Window::no_transport(const Choice& choice) const {
   std::vector<std::pair<std::string, std::string>> reasons;
+  reasons.reserve(engine_->reports().size());
   for (std::size_t i = 0; i < engine_->reports().size(); ++i) {
     reasons.emplace_back(engine_->reports()[i].name, refusal(i, choice));
   }

@@ -8,11 +8,9 @@
 
 #include <csignal>
 
-#include "base/fork.h"
 #include "base/wire.h"
 #include "support/channel.h"
 #include "support/status_assert.h"
-#include "transport/common/process_facts.h"
 
 namespace hixl_rma::testing {
 namespace {

@@ -97,8 +97,8 @@ StreamCopy choose() { return {"none", lines_plain}; }
 #endif
 
 const StreamCopy& chosen() {
-  static const StreamCopy copy = choose();
-  return copy;
+  static const StreamCopy kChosen = choose();
+  return kChosen;
 }
 
 }  // namespace

@@ -113,7 +113,7 @@ Result<std::shared_ptr<Lane>> Lane::claim(int fd, std::shared_ptr<BusyLanes> bus
       new Lane(first.take(), second.take(), header, view, index.value(), std::move(busy)));
 }
 
-Result<std::shared_ptr<Lane>> Lane::claim(std::shared_ptr<SharedSegment> whole,
+Result<std::shared_ptr<Lane>> Lane::claim(const std::shared_ptr<SharedSegment>& whole,
                                           std::shared_ptr<BusyLanes> busy) {
   auto* header = reinterpret_cast<StagingHeader*>(whole->data());
   auto index = claim_index(*header);

@@ -70,7 +70,7 @@ class Lane : public std::enable_shared_from_this<Lane> {
   /// Claims a lane of the staging buffer behind a descriptor, or of one that is mapped already.
   /// Errors: ResourceExhausted when all lanes are taken; ProtocolMismatch.
   static Result<std::shared_ptr<Lane>> claim(int fd, std::shared_ptr<BusyLanes> busy);
-  static Result<std::shared_ptr<Lane>> claim(std::shared_ptr<SharedSegment> whole,
+  static Result<std::shared_ptr<Lane>> claim(const std::shared_ptr<SharedSegment>& whole,
                                              std::shared_ptr<BusyLanes> busy);
   Lane(const Lane&) = delete;
   Lane& operator=(const Lane&) = delete;
