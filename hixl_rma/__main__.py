@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from hixl_rma import __version__, info
+from hixl_rma.bench import command as bench
 
 __all__ = ["main"]
 
@@ -29,6 +30,14 @@ def _parser() -> argparse.ArgumentParser:
         "--env", action="store_true", help="list the variables of the environment instead"
     )
     command.add_argument("--json", action="store_true", help="print JSON, for programs")
+    command = commands.add_parser(
+        "bench",
+        help="measure windows beside MPI's own and beside memcpy",
+        description="Measure windows beside MPI's own and beside what the memory allows, in turns. "
+        "Under mpirun the world's first two ranks measure, else it starts two itself. Exit status "
+        "1 means that a goal was missed or that a row with a goal was not measured.",
+    )
+    bench.add_arguments(command)
     return parser
 
 
@@ -47,7 +56,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     try:
-        if options.env:
+        if options.command == "bench":
+            status = bench.run(options)
+        elif options.env:
             status = info.print_environment(as_json=options.json)
         else:
             status = info.print_info(as_json=options.json)
