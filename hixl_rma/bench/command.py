@@ -15,6 +15,7 @@ from hixl_rma.bench import catalogue, launch, machine, peers, plot, report
 from hixl_rma.bench.catalogue import KIB, MIB, Row
 from hixl_rma.bench.results import Line, Measurement, failed, merge
 from hixl_rma.bench.timing import Effort
+from hixl_rma.bootstrap import choose
 
 __all__ = ["add_arguments", "run"]
 
@@ -92,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
     if options.png and not plot.can_plot():
         print("--png takes matplotlib: pip install 'hixl-rma[bench]'", file=sys.stderr)
         return 2
-    if launch.is_rank(os.environ):
+    if choose.launcher(os.environ):
         return _as_rank(options, rows)
     return _as_parent(options, rows)
 

@@ -16,15 +16,9 @@ from pathlib import Path
 
 from hixl_rma.bench.results import Measurement
 
-__all__ = ["Job", "MpiLauncher", "end", "is_rank"]
+__all__ = ["Job", "MpiLauncher", "end"]
 
 _GRACE_S = 5.0
-_COUNTS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_NUM_TASKS")
-
-
-def is_rank(environ: Mapping[str, str]) -> bool:
-    """Tell whether a launcher started this process as one of several ranks."""
-    return any(environ.get(name, "0") not in ("0", "1") for name in _COUNTS)
 
 
 @dataclasses.dataclass(frozen=True)
