@@ -65,14 +65,15 @@ def _measure_one(python: Path, name: str, *, quick: bool) -> list[PeerRow]:
             "HIXL_RMA_LOCAL_JOB": f"{job}:{rank}:2",
             "UCX_LOG_LEVEL": "error",
         }
+        heard = subprocess.DEVNULL if rank else subprocess.PIPE  # nobody empties a second pipe
         command = [str(python), "-m", "hixl_rma.bench.nixl_pair", *(["--quick"] if quick else [])]
         pair.append(
             subprocess.Popen(
                 command,
                 env=environment,
                 stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
+                stdout=heard,
+                stderr=heard,
                 start_new_session=True,
             )
         )

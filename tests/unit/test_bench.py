@@ -3,16 +3,18 @@
 
 import json
 import math
+import platform
 import time
 from contextlib import contextmanager
 
 import pytest
 
 from hixl_rma import __main__
-from hixl_rma.bench import catalogue, command, goals, launch, machine, report, timing
+from hixl_rma.bench import catalogue, command, goals, launch, machine, peers, report, timing
 from hixl_rma.bench.catalogue import Row
 from hixl_rma.bench.goals import Figure, Verdict, at_least, at_most, judge
 from hixl_rma.bench.results import Measurement, failed, merge, percentile
+from hixl_rma.bench.scenarios import SCENARIOS
 from hixl_rma.bench.timing import Effort, Side, Stalled, take_turns
 
 ROW = Row("put", "put + flush", "allocated", 8, "asleep", at_most(0.4) & at_least(2, Figure.MPI))
@@ -67,9 +69,6 @@ def test_every_row_has_a_name_of_its_own():
 
 
 def test_every_row_can_be_measured_or_says_why_not():
-    pytest.importorskip("numpy")
-    from hixl_rma.bench.scenarios import SCENARIOS
-
     for row in catalogue.rows():
         assert bool(row.absent) != (row.scenario in SCENARIOS), row.key
 
@@ -220,7 +219,7 @@ def test_a_stalling_mpi_is_called_so_in_the_table_and_in_the_json(finish):
     assert (row["mpi_stalls"], row["times_as_fast_as_mpi"]) == (True, None)
 
 
-def test_facts_of_the_machine_are_read_and_hold_no_name_or_path(tmp_path):
+def test_facts_of_the_machine_are_read(tmp_path):
     for name, text in {
         "proc/cpuinfo": "model name\t: Some CPU\n",
         "proc/meminfo": "MemTotal:       2048000 kB\n",
@@ -241,9 +240,17 @@ def test_facts_of_the_machine_are_read_and_hold_no_name_or_path(tmp_path):
     assert (found["memory MiB"], found["huge pages"]) == (2000, "madvise")
     assert found["governor"] == "not visible"
     assert machine.load(tmp_path) == "0.10 0.20 0.30"
-    here = json.dumps(machine.facts())
-    assert machine.platform.node() not in here.split('"')
-    assert "/" not in here.replace("/s", "")
+
+
+def texts(facts):
+    for value in facts.values():
+        yield from texts(value) if isinstance(value, dict) else [str(value)]
+
+
+def test_facts_of_the_machine_hold_no_name_or_path_of_it():
+    found = list(texts(machine.facts()))
+    assert len(found) > 10
+    assert not [text for text in found if text == platform.node() or text.startswith("/")]
 
 
 # ------------------------------------------------------------------------------------ the turns
@@ -335,6 +342,40 @@ def test_a_job_that_takes_too_long_is_ended_and_what_it_measured_counts(tmp_path
     assert job.run() == [Measurement("k", "L")]
     assert time.monotonic() - start < 30
     assert job.problem == "the ranks were not finished after 1 s"
+
+
+@pytest.fixture
+def interpreter(tmp_path, monkeypatch):
+    """Stand in for the Python of the peers: interpreter(shell lines) -> path."""
+    monkeypatch.setattr(peers, "_BOUND_S", 1.0)
+
+    def make(lines):
+        path = tmp_path / "python"
+        path.write_text(f"#!/bin/sh\n{lines}\n")
+        path.chmod(0o755)
+        return path
+
+    return make
+
+
+def test_a_peer_that_is_absent_fails_or_hangs_is_reported_so(interpreter, tmp_path, capsys):
+    absent = peers.measure(tmp_path / "nothing", quick=True)
+    broken = peers.measure(interpreter("echo 'no module nixl' >&2; exit 1"), quick=True)
+    hanging = peers.measure(interpreter("sleep 60"), quick=True)
+    for rows, word in ((absent, "absent"), (broken, "no module nixl"), (hanging, "not finished")):
+        assert [row.peer for row in rows] == list(peers.SETTINGS)
+        assert all(word in row.note for row in rows), rows
+        peers.print_table(rows)
+        assert capsys.readouterr().out.count(word) == len(rows)
+
+
+def test_what_a_peer_measured_stands_beside_ours(interpreter, capsys):
+    row = {"name": "write", "bytes": 8, "ours": 0.2, "theirs": 3.0, "limit": 0.4}
+    rows = peers.measure(
+        interpreter(f"echo '{json.dumps({**row, 'times_as_fast': 15})}'"), quick=True
+    )
+    peers.print_table(rows)
+    assert "15.0 x as fast" in capsys.readouterr().out
 
 
 def test_goals_of_a_figure_in_percent_say_so():
