@@ -3,9 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -31,7 +33,8 @@ TEST(StreamCopy, CopiesEverySizeAndAlignmentExactlyAndNothingBeside) {
         const auto from = pattern(n + from_shift, static_cast<unsigned>(n));
         std::vector<std::byte> to(n + to_shift + 64, std::byte{0x5a});
         stream_copy(to.data() + to_shift, from.data() + from_shift, n);
-        EXPECT_EQ(std::memcmp(to.data() + to_shift, from.data() + from_shift, n), 0) << n;
+        const auto copied = std::span{to}.subspan(to_shift, n);
+        EXPECT_TRUE(std::ranges::equal(copied, std::span{from}.subspan(from_shift, n))) << n;
         for (std::size_t i = 0; i < to_shift; ++i) ASSERT_EQ(to[i], std::byte{0x5a});
         for (std::size_t i = n + to_shift; i < to.size(); ++i) ASSERT_EQ(to[i], std::byte{0x5a});
       }
