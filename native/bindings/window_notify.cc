@@ -200,7 +200,8 @@ PyObject* notify_method(PyObject* self, PyObject* const* args, Py_ssize_t count,
     return nullptr;
   }
   Status status = window->check_notify(rank, spec);
-  if (status.ok()) status = publish(self, rank, spec);
+  Window::Issue issue;
+  if (status.ok()) status = publish(self, rank, spec, issue);
   return answer(status, kNotify.method());
 }
 

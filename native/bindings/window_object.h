@@ -90,7 +90,7 @@ void hold_memory(Window& window, std::initializer_list<const ArrayArgument*> mem
                  const Window::Issue& issue, const std::shared_ptr<RequestState>& request);
 
 /// Publishes a notification behind its payload, within the window's default time-out.
-Status publish(PyObject* self, int target, const NotifySpec& spec);
+Status publish(PyObject* self, int target, const NotifySpec& spec, Window::Issue& issue);
 
 /// Makes the Python object of a request.
 PyObject* wrap_request(const std::shared_ptr<RequestState>& state);

@@ -69,8 +69,10 @@ PyObject* transfer_call(PyObject* self, const Transfer& transfer, PyObject* cons
   Status status;
   if (transfer.notifies) status = window->check_notify(target.rank, spec);
   if (status.ok()) status = run_transfer(*window, transfer, origin, target, issue);
-  hold_memory(*window, {&origin}, target.rank, issue, request);
-  if (status.ok() && transfer.notifies) status = publish(self, target.rank, spec);
+  if (request == nullptr) hold_memory(*window, {&origin}, target.rank, issue, nullptr);
+  if (status.ok() && transfer.notifies) status = publish(self, target.rank, spec, issue);
+  // Behind the notification, which may be part of what the request waits for.
+  if (request != nullptr) hold_memory(*window, {&origin}, target.rank, issue, request);
   return answer(status, operation, request);
 }
 
@@ -265,7 +267,7 @@ PyObject* vector_call(PyObject* self, const VectorCall& call, PyObject* const* a
   }
   for (const auto& origin : vector.origins)
     hold_memory(*window, {origin.get()}, rank, issue, nullptr);
-  if (status.ok() && call.notifies) status = publish(self, rank, spec);
+  if (status.ok() && call.notifies) status = publish(self, rank, spec, issue);
   return answer(status, operation);
 }
 

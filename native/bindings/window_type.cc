@@ -288,11 +288,11 @@ void hold_memory(Window& window, std::initializer_list<const ArrayArgument*> mem
   window.hold(target, request->work, &request->work->completion);
 }
 
-Status publish(PyObject* self, int target, const NotifySpec& spec) {
+Status publish(PyObject* self, int target, const NotifySpec& spec, Window::Issue& issue) {
   Window& window = *as_window(self)->window;
   const Deadline deadline = Deadline::after_seconds(as_window(self)->default_timeout);
   return call_without_gil(window, window.may_wait(target),
-                          [&] { return window.publish(target, spec, deadline); });
+                          [&] { return window.publish(target, spec, deadline, issue); });
 }
 
 PyObject* answer(const Status& status, const char* operation,

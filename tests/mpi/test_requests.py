@@ -3,6 +3,7 @@
 
 import asyncio
 import gc
+import weakref
 
 import numpy as np
 import pytest
@@ -142,6 +143,50 @@ def test_an_rget_may_fill_strided_memory(make, comm):
         expected[::2, ::-1] = (np.arange(1000) + right).reshape(25, 40)
         assert_bytes(result, expected)
         comm.Barrier()
+
+
+@pytest.mark.mpi(min_size=2)
+def test_a_large_request_is_completed_while_its_origin_makes_no_call(make, comm):
+    size = 8 << 20
+    with make(size) as win:
+        raw(win)[:] = 0
+        comm.Barrier()
+        with win.lock_all():
+            if comm.rank == 0:
+                requests = [
+                    win.rput_notify(pattern(rank, size), rank, 0, notification=3)
+                    for rank in range(1, comm.size)
+                ]
+                for rank in range(1, comm.size):  # what they saw, before anything is asked here
+                    assert comm.recv(source=rank) == 1
+                for request in requests:
+                    request.wait(timeout=20)
+            else:
+                count = win.wait_notify(3, source=0, timeout=60).count
+                assert_bytes(raw(win), pattern(comm.rank, size))
+                comm.send(count, dest=0)
+
+
+def test_a_request_nobody_keeps_does_not_keep_its_memory_for_good(make, comm):
+    right, _ = neighbours(comm)
+    size = 2 << 20
+
+    class Tracked(np.ndarray):
+        """An array that can be referred to weakly."""
+
+    with make(size) as win:
+        comm.Barrier()
+        with win.lock(right):
+            kept = []
+            for _ in range(3):
+                origin = np.ones(size, "u1").view(Tracked)
+                kept.append(weakref.ref(origin))
+                win.rput(origin, right, 0).wait(timeout=20)
+                del origin
+                win.rput(np.ones(size, "u1"), right, 0)
+            gc.collect()
+            assert [ref() for ref in kept] == [None] * 3
+            win.flush(right)
 
 
 def test_accumulate_requests_give_what_the_plain_forms_give(make, comm):

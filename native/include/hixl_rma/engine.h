@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,6 +18,7 @@ namespace hixl_rma {
 class Deadline;
 class PeerProcess;
 class ProcessBeacon;
+class WorkThread;
 
 /// One bit for each entry of the registry, lowest = preferred: the same in every process.
 using TransportMask = std::uint32_t;
@@ -128,6 +130,10 @@ class Engine {
   /// One round of progress; gives the core away when nothing moved.
   void idle();
 
+  /// Does the work on the engine's own thread, behind what it was given before; where no thread can
+  /// be had, on this one, at once.
+  void do_behind(std::function<void()> work);
+
  private:
   Engine();
 
@@ -138,6 +144,7 @@ class Engine {
   TransportMask control_mask_ = 0;
   TransportMask mapped_control_mask_ = 0;
   TransportMask owner_only_mask_ = 0;
+  std::unique_ptr<WorkThread> copies_;
 };
 
 }  // namespace hixl_rma

@@ -8,6 +8,7 @@
 
 #include "base/deadline.h"
 #include "base/wire.h"
+#include "base/work_thread.h"
 #include "engine/peer_process.h"
 
 namespace hixl_rma {
@@ -78,7 +79,8 @@ void LocalRegion::bind(const RegionSync& sync) {
   }
 }
 
-Engine::Engine() : beacon_(ProcessBeacon::of_process()) {}
+Engine::Engine()
+    : beacon_(ProcessBeacon::of_process()), copies_(std::make_unique<WorkThread>("hixl-copy")) {}
 
 Engine::~Engine() = default;
 
@@ -261,6 +263,10 @@ bool Engine::needs_progress() const {
 
 void Engine::idle() {
   if (progress() == 0) sched_yield();
+}
+
+void Engine::do_behind(std::function<void()> work) {
+  if (!copies_->submit(work)) work();
 }
 
 }  // namespace hixl_rma

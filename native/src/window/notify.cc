@@ -79,14 +79,24 @@ Status Window::check_notify(int target, const NotifySpec& spec) {
                            std::to_string(options_.notifications) + " exclusive");
 }
 
-Status Window::publish(int target, const NotifySpec& spec, const Deadline& deadline) {
-  Link& to = link(target);
-  if (!to.ordered) {
+Status Window::publish(int target, const NotifySpec& spec, const Deadline& deadline, Issue& issue) {
+  const Link& to = link(target);
+  const bool follows = spec.order == NotifyOrder::kAll && !to.behind.done();
+  if (issue.behind || (follows && issue.own != nullptr)) {
+    publish_behind(target, spec, issue);
+    return {};
+  }
+  if (!to.ordered || follows) {
     // Data took another way than the record will: it has to be there first.
     if (Status status = flush_rank(target, FlushScope::kRemote, deadline); !status.ok()) {
       return status;
     }
   }
+  return write_notification(target, spec);
+}
+
+Status Window::write_notification(int target, const NotifySpec& spec) {
+  Link& to = link(target);
   const auto me = static_cast<std::size_t>(options_.rank);
   std::array<RecordWrite, 3> writes;
   std::size_t n = 0;

@@ -54,7 +54,7 @@ Status Window::any_lost() {
 // the two it may time out; the failure is then kept for the call that goes on with it.
 Status Window::complete_outstanding(const Deadline& deadline) {
   for (int rank = 0; rank < options_.size; ++rank) {
-    if (link(rank).inline_data) continue;
+    if (link(rank).inline_data && link(rank).behind.done()) continue;
     if (Status status = complete_rank(rank, deadline); !status.ok()) return status;
   }
   return {};

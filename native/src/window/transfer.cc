@@ -134,6 +134,10 @@ Status Window::put(const std::byte* origin, std::size_t nbytes, int target,
   add(to.puts, 1);
   add(to.bytes_put, nbytes);
   if (nbytes == 0) return {};
+  if (goes_behind(to, issue, nbytes)) {
+    move_behind(target, true, std::span(&piece, 1), issue);
+    return {};
+  }
   Status status = issue_post(to, issue, [&](Completion* completion) {
     return to.data->put(*to.data_region, piece, completion);
   });
@@ -153,6 +157,10 @@ Status Window::get(std::byte* origin, std::size_t nbytes, int target, std::uint6
   add(to.gets, 1);
   add(to.bytes_get, nbytes);
   if (nbytes == 0) return {};
+  if (goes_behind(to, issue, nbytes)) {
+    move_behind(target, false, std::span(&piece, 1), issue);
+    return {};
+  }
   Status status = issue_post(to, issue, [&](Completion* completion) {
     return to.data->get(*to.data_region, piece, completion);
   });
@@ -166,6 +174,15 @@ Status Window::move_pieces(int target, bool put, std::span<const Piece> pieces, 
   add(put ? to.puts : to.gets, 1);
   add(put ? to.bytes_put : to.bytes_get, nbytes);
   if (nbytes == 0) return {};
+  if (issue.behind || goes_behind(to, issue, nbytes)) {
+    move_behind(target, put, pieces, issue);
+    return {};
+  }
+  return post_pieces(target, put, pieces, issue);
+}
+
+Status Window::post_pieces(int target, bool put, std::span<const Piece> pieces, Issue& issue) {
+  Link& to = link(target);
   Status status = issue_post(to, issue, [&](Completion* completion) {
     return put ? to.data->put_v(*to.data_region, pieces, completion)
                : to.data->get_v(*to.data_region, pieces, completion);
@@ -197,6 +214,7 @@ Status Window::move_array(OriginArray& origin, int target, bool put, const Targe
       !status.ok()) {
     return status;
   }
+  issue.behind = goes_behind(link(target), issue, nbytes);  // all of its batches or none
   std::array<Piece, kBatch> batch;
   std::size_t n = 0;
   while (!origin.runs.finished()) {
@@ -349,19 +367,25 @@ Status Window::flush_pending(int target, FlushScope scope, const Deadline& deadl
   }
   Status posted = post_flush(to, scope, to.outstanding);
   Status status = wait(to.outstanding, deadline);
-  std::vector<Link::Held> released;
-  std::lock_guard lock(to.publish_mutex);
-  // Asked under the mutex: what another thread issued meanwhile it holds, before or after this.
   if (!to.outstanding.done()) return status;
-  released.swap(to.held);
-  for (Link::Held& held : released) {
-    if (held.own != nullptr && !held.own->done()) to.held.push_back(std::move(held));
-  }
+  release_held(to);
   Status failed = to.outstanding.take_status();  // a failed operation is reported once
   return failed.ok() ? posted : failed;
 }
 
+// What another thread issued since it holds before or after this.
+void Window::release_held(Link& to) {
+  std::vector<Link::Held> released;
+  std::lock_guard lock(to.publish_mutex);
+  if (!to.outstanding.done()) return;
+  released.swap(to.held);
+  for (Link::Held& held : released) {
+    if (held.own != nullptr && !held.own->done()) to.held.push_back(std::move(held));
+  }
+}
+
 void Window::hold(int target, std::shared_ptr<void> memory, const Completion* own) {
+  if (own != nullptr && own->done()) return;
   Link& to = link(target);
   std::vector<Link::Held> released;
   std::lock_guard lock(to.publish_mutex);
@@ -376,6 +400,10 @@ void Window::hold(int target, std::shared_ptr<void> memory, const Completion* ow
 
 Status Window::flush_rank(int rank, FlushScope scope, const Deadline& deadline) {
   Link& to = link(rank);
+  if (!to.behind.done()) [[unlikely]] {
+    if (Status status = wait(to.behind, deadline); !to.behind.done()) return status;
+    release_held(to);
+  }
   Status status =
       to.inline_data ? to.data->flush(scope, nullptr).status : flush_pending(rank, scope, deadline);
   return status.ok() ? status : post_error(rank, status);

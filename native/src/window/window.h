@@ -147,6 +147,7 @@ class Window {
   struct Issue {
     Completion* own = nullptr;
     bool pending = false;  ///< out: local memory is still in use when the call returns
+    bool behind = false;   ///< out: the engine's thread carries it out
   };
   Status put(const std::byte* origin, std::size_t nbytes, int target, std::uint64_t displacement,
              Issue& issue);
@@ -183,7 +184,8 @@ class Window {
   void hold(int target, std::shared_ptr<void> memory, const Completion* own = nullptr);
   /// Whether completing operations to the target (-1: to anybody) may take a wait.
   [[nodiscard]] bool may_wait(int target) const {
-    return target >= 0 ? !link(target).inline_data : any_waits_;
+    if (target < 0) return any_waits_ || behind_.load(std::memory_order_relaxed) != 0;
+    return !link(target).inline_data || !link(target).behind.done();
   }
 
   // ---- synchronisation (sync.cc)
@@ -202,8 +204,9 @@ class Window {
   // ---- notifications (notify.cc)
   /// May the caller notify this target now: checked before its payload moves.
   Status check_notify(int target, const NotifySpec& spec);
-  /// Publishes one notification, after everything of this link that `order` asks for.
-  Status publish(int target, const NotifySpec& spec, const Deadline& deadline);
+  /// Publishes one notification, after everything of this link that `order` asks for. Of a request
+  /// whose payload is still on its way, or follows one that is, the engine's thread publishes it.
+  Status publish(int target, const NotifySpec& spec, const Deadline& deadline, Issue& issue);
   /// Takes what is there now or comes within a few microseconds, without making progress. For a
   /// caller who holds a lock that is dearer to give away and take back than so short a wait: the
   /// GIL. Nothing is taken when nothing came.
@@ -268,6 +271,7 @@ class Window {
     };
     Completion outstanding;
     Completion local_flushes;
+    Completion behind;            // NOTE [asynchronous copies]
     std::vector<Held> held;       // what outstanding operations work on
     std::size_t held_check = 64;  // look through them when there are so many
     std::mutex publish_mutex;     // NOTE [publication]
@@ -328,10 +332,19 @@ class Window {
   template <class PostOperation>
   Status issue_post(Link& to, Issue& issue, PostOperation&& post);
   Status move_pieces(int target, bool put, std::span<const Piece> pieces, Issue& issue);
+  Status post_pieces(int target, bool put, std::span<const Piece> pieces, Issue& issue);
   Status move_array(OriginArray& origin, int target, bool put, const TargetPlace& place,
                     Issue& issue);
   Status flush_pending(int target, FlushScope scope, const Deadline& deadline);
   Status post_flush(Link& to, FlushScope scope, Completion& completion);
+
+  // asynchronous.cc
+  [[nodiscard]] bool goes_behind(const Link& to, const Issue& issue, std::uint64_t nbytes) const;
+  void move_behind(int target, bool put, std::span<const Piece> pieces, Issue& issue);
+  void publish_behind(int target, const NotifySpec& spec, Issue& issue);
+  template <class Work>
+  void do_behind(int target, Issue& issue, Work&& work);
+  void release_held(Link& to);
 
   // sync.cc
   Status check_group(const std::vector<int>& group) const;
@@ -348,6 +361,7 @@ class Window {
   Status closed_with(const Status& status);
 
   // notify.cc
+  Status write_notification(int target, const NotifySpec& spec);
   Status check_wait(const NotifyWait& what) const;
   [[nodiscard]] bool all_others_lost() const;
   bool take(TakeMode mode, const NotifyWait& what, Taken* taken);
@@ -406,6 +420,7 @@ class Window {
   std::atomic<bool> freed_{false};
   bool released_ = false;
   std::atomic<int> inside_{0};  // waits and long copies that run without the GIL
+  std::atomic<int> behind_{0};  // operations that the engine's thread still has to do
 };
 
 }  // namespace hixl_rma

@@ -107,7 +107,7 @@ void run_rank(const World& world, Team& team, WindowOptions options, const Body&
   ASSERT_OK(window->settle(soon()));
   team.meet();
   window->finish();
-  Rank rank{*window, team, options.rank, options.size};
+  Rank rank{*window, *engine.value(), team, options.rank, options.size};
   body(rank);
   if (::testing::Test::HasFailure() || window->closed()) return;
   EXPECT_OK(window->free(soon()));

@@ -65,6 +65,7 @@ class Team {
 /// One rank, in its thread.
 struct Rank {
   Window& window;
+  Engine& engine;
   Team& team;
   int me;
   int size;
@@ -90,11 +91,13 @@ struct Rank {
                     const NotifySpec& spec) const {
     Status status = window.check_notify(target, spec);
     if (status.ok()) status = put(from, target, displacement);
-    return status.ok() ? window.publish(target, spec, soon()) : status;
+    Window::Issue issue;
+    return status.ok() ? window.publish(target, spec, soon(), issue) : status;
   }
   Status notify(int target, const NotifySpec& spec) const {
     Status status = window.check_notify(target, spec);
-    return status.ok() ? window.publish(target, spec, soon()) : status;
+    Window::Issue issue;
+    return status.ok() ? window.publish(target, spec, soon(), issue) : status;
   }
   Status flush(int target = -1) const { return window.flush(target, FlushScope::kRemote, soon()); }
   Status fence() const { return window.fence(0, soon()); }
