@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memory/host/copier.h"
 
-#include <algorithm>
 #include <cstring>
 #include <mutex>
-#include <vector>
 
+#include "base/byte_units.h"
 #include "base/deadline.h"
 #include "memory/host/stream_copy.h"
 
@@ -29,38 +28,6 @@ std::size_t total_of(std::span<const CopyBlock> blocks) {
   for (const CopyBlock& block : blocks) total += block.nbytes;
   return total;
 }
-
-// Cuts blocks of any sizes into units of equal bytes.
-class Units {
- public:
-  Units(std::span<const CopyBlock> blocks, bool streaming)
-      : blocks_(blocks), streaming_(streaming) {
-    ends_.reserve(blocks.size());
-    for (const CopyBlock& block : blocks) ends_.push_back(total_ += block.nbytes);
-  }
-
-  [[nodiscard]] std::size_t count() const { return (total_ + kUnitBytes - 1) / kUnitBytes; }
-
-  void copy(std::size_t unit) const {
-    std::size_t at = unit * kUnitBytes;
-    const std::size_t end = std::min(total_, at + kUnitBytes);
-    auto i = static_cast<std::size_t>(std::ranges::upper_bound(ends_, at) - ends_.begin());
-    while (at < end) {
-      const CopyBlock& block = blocks_[i];
-      const std::size_t within = at - (ends_[i] - block.nbytes);
-      const std::size_t n = std::min(end, ends_[i]) - at;
-      copy_run(block.to + within, block.from + within, n, streaming_);
-      at += n;
-      ++i;
-    }
-  }
-
- private:
-  std::span<const CopyBlock> blocks_;
-  bool streaming_;
-  std::vector<std::size_t> ends_;
-  std::size_t total_ = 0;
-};
 
 }  // namespace
 
@@ -91,8 +58,12 @@ void Copier::copy(std::span<const CopyBlock> blocks, CopyWay way) {
     for (const CopyBlock& block : blocks) copy_run(block.to, block.from, block.nbytes, streaming);
     return;
   }
-  const Units units(blocks, streaming);
-  helper_->run(units.count(), [&](std::size_t unit) { units.copy(unit); });
+  const ByteUnits<CopyBlock> units(blocks, kUnitBytes);
+  helper_->run(units.count(), [&](std::size_t unit) {
+    units.visit(unit, [&](const CopyBlock& block, std::size_t within, std::size_t n) {
+      copy_run(block.to + within, block.from + within, n, streaming);
+    });
+  });
 }
 
 }  // namespace hixl_rma

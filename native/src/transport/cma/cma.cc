@@ -5,7 +5,8 @@
 // window uses cma only where both succeeded.
 //
 // One endpoint has one in-flight word in the target's control memory, so its copies are serialised:
-// two threads copying through one word would hide each other from an owner who withdraws memory.
+// two threads copying through one word would hide each other from an owner who withdraws memory. A
+// core that helps with a copy is joined before the word is cleared.
 #include <array>
 #include <memory>
 #include <mutex>
@@ -14,6 +15,7 @@
 #include "base/wire.h"
 #include "transport/cma/factory.h"
 #include "transport/cma/in_flight.h"
+#include "transport/cma/process_copier.h"
 #include "transport/cma/process_copy.h"
 #include "transport/common/process_facts.h"
 #include "transport/common/staged_operand.h"
@@ -60,7 +62,8 @@ class CmaRemoteRegion final : public RemoteRegion {
 
 class CmaEndpoint final : public Endpoint {
  public:
-  explicit CmaEndpoint(pid_t pid) : pid_(pid) {}
+  CmaEndpoint(pid_t pid, std::shared_ptr<ProcessCopier> copier)
+      : pid_(pid), copier_(std::move(copier)) {}
 
   PostResult put(RemoteRegion& region, const Piece& piece, Completion*) override {
     return move(region, CopyDirection::kToPeer, std::span(&piece, 1));
@@ -86,6 +89,7 @@ class CmaEndpoint final : public Endpoint {
   Status write(RemoteRegion& region, std::byte* from, std::uint64_t offset, std::size_t nbytes);
 
   pid_t pid_;
+  std::shared_ptr<ProcessCopier> copier_;
 };
 
 Status withdrawn() {
@@ -98,7 +102,7 @@ PostResult CmaEndpoint::move(RemoteRegion& region, CopyDirection direction,
   std::lock_guard lock(remote.mutex());
   const InFlight in_flight(region.sync());
   if (!in_flight.current()) return withdrawn();
-  if (Status status = copy_across(pid_, direction, remote.base(), pieces); !status.ok()) {
+  if (Status status = copier_->copy(pid_, direction, remote.base(), pieces); !status.ok()) {
     return status;
   }
   return Post::kDone;
@@ -260,7 +264,7 @@ class CmaTransport final : public Transport {
                            std::string(status.text()) +
                                " (see ptrace_scope and capabilities in `python -m hixl_rma info`)");
     }
-    return std::unique_ptr<Endpoint>(std::make_unique<CmaEndpoint>(pid));
+    return std::unique_ptr<Endpoint>(std::make_unique<CmaEndpoint>(pid, copier_));
   }
 
   Result<std::unique_ptr<MemoryRegion>> register_memory(const MemoryView& view, Access) override {
@@ -281,6 +285,7 @@ class CmaTransport final : public Transport {
  private:
   ProcessFacts facts_ = process_facts();
   std::unique_ptr<Cookie> cookie_ = std::make_unique<Cookie>();
+  std::shared_ptr<ProcessCopier> copier_ = ProcessCopier::of_process();
 };
 
 }  // namespace
