@@ -75,6 +75,12 @@ using ReduceFunction = void (*)(void* target, const void* operand, std::size_t c
 /// is_supported() is false.
 ReduceFunction reduce_function(DataType type, ReduceOp op) noexcept;
 
+/// How many levels of instructions this processor can run these loops in, at least 1. Level 0 is
+/// what every processor of the architecture has; reduce_function() is of the highest.
+std::size_t reduce_levels() noexcept;
+/// The same function in the instructions of one level: the results are the same bits.
+ReduceFunction reduce_function(DataType type, ReduceOp op, std::size_t level) noexcept;
+
 /// Look up and call reduce_function(). An unsupported pair leaves the target as it is.
 ///
 /// Results are those of numpy's ufuncs: integers wrap around, minimum and maximum return NaN where

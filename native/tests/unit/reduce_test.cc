@@ -311,6 +311,29 @@ TEST(ReduceMemory, any_alignment_and_count_gives_the_result_of_single_aligned_el
   }
 }
 
+TEST(ReduceMemory, every_level_of_instructions_gives_the_same_bits) {
+  constexpr std::size_t kCount = 333;
+  for (const DataType type : kAllTypes) {
+    const std::size_t size = size_of(type);
+    for (const ReduceOp op : kAllOps) {
+      if (!is_supported(type, op)) continue;
+      std::vector<std::uint8_t> start(kCount * size + 1);
+      std::vector<std::uint8_t> operand(kCount * size + 3);
+      for (std::size_t i = 0; i < start.size(); ++i) {
+        start[i] = static_cast<std::uint8_t>(0x30U | ((i * 29) & 0x8fU));
+        operand[i + 2] = static_cast<std::uint8_t>(0x30U | ((i * 23) & 0x8fU));
+      }
+      std::vector<std::uint8_t> expected = start;
+      reduce_function(type, op, 0)(&expected[1], &operand[3], kCount);
+      for (std::size_t level = 1; level < reduce_levels(); ++level) {
+        std::vector<std::uint8_t> target = start;
+        reduce_function(type, op, level)(&target[1], &operand[3], kCount);
+        ASSERT_EQ(target, expected) << name_of(type) << " " << name_of(op) << " level " << level;
+      }
+    }
+  }
+}
+
 TEST(ReduceMemory, target_and_operand_may_be_the_same_buffer) {
   std::vector<double> values(100, 1.5);
   reduce(DataType::kFloat64, ReduceOp::kSum, values.data(), values.data(), values.size());
