@@ -46,6 +46,7 @@ try:
         NOPUT,
         NOSTORE,
         NOSUCCEED,
+        EpochGuard,
         PeerStats,
         Window,
     )
@@ -77,6 +78,7 @@ __all__ = [
     "ClosedError",
     "Config",
     "EpochError",
+    "EpochGuard",
     "ForkedError",
     "InternalError",
     "LocalBootstrap",

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 from collections.abc import Callable, Sequence
+from types import TracebackType
 from typing import Any, SupportsIndex, final
 
 from _typeshed import structseq
-from typing_extensions import disjoint_base
+from typing_extensions import Self, disjoint_base
 
 from hixl_rma.typing import (
     BufferLike,
@@ -41,6 +42,17 @@ class Notification(structseq[int], tuple[int, int, int, int]):
     def count(self) -> int: ...  # type: ignore[override]
     @property
     def value(self) -> int: ...
+
+@final
+class EpochGuard:
+    def __enter__(self) -> Self: ...
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+        /,
+    ) -> None: ...
 
 @disjoint_base
 class Window:
@@ -205,11 +217,24 @@ class Window:
     def unlock_all(self, *, timeout: Timeout = None) -> None: ...
     def sync(self) -> None: ...
     def free(self, timeout: Timeout = None) -> None: ...
-    def _fence(self, assertion: SupportsIndex, timeout: Timeout) -> None: ...
-    def _start(self, ranks: Sequence[SupportsIndex], timeout: Timeout) -> None: ...
-    def _post(self, ranks: Sequence[SupportsIndex]) -> None: ...
-    def _lock(self, rank: SupportsIndex, exclusive: bool, timeout: Timeout) -> None: ...
-    def _lock_all(self, timeout: Timeout) -> None: ...
+    def fence(self, assertion: SupportsIndex = 0, *, timeout: Timeout = None) -> EpochGuard: ...
+    def start(
+        self,
+        ranks: Sequence[SupportsIndex],
+        assertion: SupportsIndex = 0,
+        *,
+        timeout: Timeout = None,
+    ) -> EpochGuard: ...
+    def post(self, ranks: Sequence[SupportsIndex], assertion: SupportsIndex = 0) -> EpochGuard: ...
+    def lock(
+        self,
+        rank: SupportsIndex,
+        *,
+        exclusive: bool = True,
+        assertion: SupportsIndex = 0,
+        timeout: Timeout = None,
+    ) -> EpochGuard: ...
+    def lock_all(self, assertion: SupportsIndex = 0, *, timeout: Timeout = None) -> EpochGuard: ...
     def _prepare(
         self,
         engine: Engine,

@@ -21,6 +21,7 @@ except ImportError as error:
 __all__ = [
     "CoreWindow",
     "Engine",
+    "EpochGuard",
     "NativeRequest",
     "Notification",
     "engine_for",
@@ -32,6 +33,7 @@ __all__ = [
 
 CoreWindow = _core.Window
 Engine = _core.Engine
+EpochGuard = _core.EpochGuard
 NativeRequest = _core.Request
 Notification = _core.Notification
 set_buffer_converter = _core.set_buffer_converter

@@ -10,7 +10,7 @@ import os
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Final, NamedTuple, SupportsIndex
 
@@ -27,7 +27,6 @@ from hixl_rma.errors import (
     NotifyTimeoutError,
     UnsupportedError,
 )
-from hixl_rma.guards import EpochGuard
 from hixl_rma.layout import Exposure, checked_dtype, checked_shape
 from hixl_rma.memory import MappedMemory, caller_memory
 from hixl_rma.notification import ANY, ANY_SOURCE, Notification
@@ -48,6 +47,7 @@ __all__ = [
     "NOPUT",
     "NOSTORE",
     "NOSUCCEED",
+    "EpochGuard",
     "PeerStats",
     "Window",
 ]
@@ -63,7 +63,9 @@ NOPRECEDE: Final = 4
 NOSUCCEED: Final = 8
 """Assertion: the fence begins no epoch with operations of this rank."""
 
-_ASSERTIONS = NOCHECK | NOSTORE | NOPUT | NOPRECEDE | NOSUCCEED
+
+EpochGuard = _native.EpochGuard
+"""What `fence`, `start`, `post`, `lock` and `lock_all` return: ``with`` over it ends the epoch."""
 _MOST_NOTIFICATIONS = 65_536
 
 _native.set_buffer_converter(lambda obj, writable: buffers.as_buffer(obj, writable=writable))
@@ -90,10 +92,6 @@ def _checked_integer(value: object, name: str, least: int, most: int) -> int:
         msg = f"{name} takes an integer from {least} to {most}, not {number}"
         raise ArgumentError(msg)
     return number
-
-
-def _checked_assertion(value: object) -> None:
-    _checked_integer(value, "assertion", 0, _ASSERTIONS)
 
 
 class Window(_native.CoreWindow):
@@ -409,109 +407,6 @@ class Window(_native.CoreWindow):
     ) -> Request:
         """Like `get_accumulate`; the request is complete when `result` has the old values."""
         return Request(self._rget_accumulate(origin, result, target_rank, target_disp, op=op))
-
-    # ------------------------------------------------------------------ epochs
-
-    def fence(self, assertion: int = 0, *, timeout: Timeout = None) -> EpochGuard:
-        """End the epoch before and begin one in which every rank may access every other.
-
-        Parameters
-        ----------
-        assertion : int, default 0
-            NOSTORE, NOPUT, NOPRECEDE, NOSUCCEED or'ed together; NOSUCCEED begins no epoch.
-        timeout : float or None, default None
-            Seconds. A fence that timed out is pending: calling it again goes on with it.
-
-        Returns
-        -------
-        EpochGuard
-            ``with win.fence():`` fences again at the end of the body.
-
-        Raises
-        ------
-        EpochError
-            Inside a lock, start or post epoch.
-        PeerLostError
-            When a rank left the window.
-        RmaTimeoutError
-            When the time is up.
-        TransferError
-            When an operation of this rank failed: the fence is through nevertheless.
-
-        Notes
-        -----
-        Collective. When it returns, every operation of the epoch before is complete on every rank.
-        """
-        self._fence(assertion, timeout)
-        return EpochGuard(self.fence, close_after_error=False)
-
-    def start(
-        self, ranks: Sequence[SupportsIndex], assertion: int = 0, *, timeout: Timeout = None
-    ) -> EpochGuard:
-        """Begin an access epoch to `ranks`, after each has posted.
-
-        Returns
-        -------
-        EpochGuard
-            Completes the epoch at the end of a ``with`` body.
-        """
-        _checked_assertion(assertion)
-        self._start(ranks, timeout)
-        return EpochGuard(self.complete, close_after_error=True)
-
-    def post(self, ranks: Sequence[SupportsIndex], assertion: int = 0) -> EpochGuard:
-        """Begin an exposure epoch: let `ranks` access this rank's memory. Does not wait.
-
-        Returns
-        -------
-        EpochGuard
-            Waits for the end of the epoch at the end of a ``with`` body.
-        """
-        _checked_assertion(assertion)
-        self._post(ranks)
-        return EpochGuard(self.wait, close_after_error=False)
-
-    def lock(
-        self,
-        rank: SupportsIndex,
-        *,
-        exclusive: bool = True,
-        assertion: int = 0,
-        timeout: Timeout = None,
-    ) -> EpochGuard:
-        """Begin a passive-target epoch: the target takes no part.
-
-        Parameters
-        ----------
-        rank : int
-            Whose memory.
-        exclusive : bool, default True
-            Whether nobody else may hold the lock meanwhile; else shared holders may.
-        assertion : int, default 0
-            0 or NOCHECK.
-        timeout : float or None, default None
-            Seconds. A lock that timed out is withdrawn.
-
-        Returns
-        -------
-        EpochGuard
-            Unlocks at the end of a ``with`` body.
-        """
-        _checked_assertion(assertion)
-        self._lock(rank, exclusive, timeout)
-        return EpochGuard(lambda: self.unlock(rank), close_after_error=True)
-
-    def lock_all(self, assertion: int = 0, *, timeout: Timeout = None) -> EpochGuard:
-        """Begin a passive-target epoch to every rank, shared.
-
-        Returns
-        -------
-        EpochGuard
-            Unlocks all at the end of a ``with`` body.
-        """
-        _checked_assertion(assertion)
-        self._lock_all(timeout)
-        return EpochGuard(self.unlock_all, close_after_error=True)
 
     # ------------------------------------------------------------------ notifications
 

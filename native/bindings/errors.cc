@@ -57,4 +57,19 @@ PyObject* raise_error(StatusCode code, const std::string& text, const char* oper
   return raise_status(Status::error(code, text).with_peer(peer_rank), operation);
 }
 
+bool log_rma_error(const char* what) {
+  py::error_already_set error;  // takes it
+  try {
+    if (!error.matches(py::module_::import("hixl_rma.errors").attr("RmaError"))) {
+      error.restore();
+      return false;
+    }
+    py::module_::import("hixl_rma.logs").attr("logger").attr("info")("%s: %s", what, error.value());
+    return true;
+  } catch (py::error_already_set& other) {
+    other.restore();
+    return false;
+  }
+}
+
 }  // namespace hixl_rma

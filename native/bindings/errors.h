@@ -20,4 +20,8 @@ PyObject* raise_status(const Status& status, const char* operation);
 PyObject* raise_error(StatusCode code, const std::string& text, const char* operation,
                       int peer_rank = -1);
 
+/// Takes the exception that is set to the log, when it is one of ours; any other stays set, and the
+/// answer is false.
+bool log_rma_error(const char* what);
+
 }  // namespace hixl_rma

@@ -6,6 +6,7 @@
 #include <tuple>
 
 #include "base/log.h"
+#include "bindings/epoch_guard.h"
 #include "bindings/window_object.h"
 
 namespace py = pybind11;
@@ -107,7 +108,7 @@ PYBIND11_MODULE(_core, module) {
   find_array_type();
   PyObject* type = make_window_type();
   if (type == nullptr || PyModule_AddObject(module.ptr(), "Window", type) != 0 ||
-      !init_notification_type(module.ptr())) {
+      !init_notification_type(module.ptr()) || !init_epoch_guard(module.ptr())) {
     throw py::error_already_set();
   }
 }

@@ -187,6 +187,55 @@ inline constexpr char kFlushAll[] =
 inline constexpr char kFlushLocalAll[] =
     "flush_local_all($self, /, *, timeout=None)\n--\n\n`flush_local` of every rank.";
 
+inline constexpr char kFence[] =
+    "fence($self, /, assertion=0, *, timeout=None)\n--\n\n"
+    "End the epoch before and begin one in which every rank may access every other.\n\n"
+    "Parameters\n----------\n"
+    "assertion : int, default 0\n"
+    "    NOSTORE, NOPUT, NOPRECEDE, NOSUCCEED or'ed together; NOSUCCEED begins no epoch.\n"
+    "timeout : float or None, default None\n"
+    "    Seconds. A fence that timed out is pending: calling it again goes on with it.\n\n"
+    "Returns\n-------\n"
+    "EpochGuard\n    ``with win.fence():`` fences again at the end of the body.\n\n"
+    "Raises\n------\n"
+    "EpochError\n    Inside a lock, start or post epoch.\n"
+    "PeerLostError\n    When a rank left the window.\n"
+    "RmaTimeoutError\n    When the time is up.\n"
+    "TransferError\n"
+    "    When an operation of this rank failed: the fence is through nevertheless.\n\n"
+    "Notes\n-----\n"
+    "Collective. When it returns, every operation of the epoch before is complete on every rank.";
+
+inline constexpr char kStart[] =
+    "start($self, /, ranks, assertion=0, *, timeout=None)\n--\n\n"
+    "Begin an access epoch to `ranks`, after each has posted.\n\n"
+    "Returns\n-------\n"
+    "EpochGuard\n    Completes the epoch at the end of a ``with`` body.";
+
+inline constexpr char kPost[] =
+    "post($self, /, ranks, assertion=0)\n--\n\n"
+    "Begin an exposure epoch: let `ranks` access this rank's memory. Does not wait.\n\n"
+    "Returns\n-------\n"
+    "EpochGuard\n    Waits for the end of the epoch at the end of a ``with`` body.";
+
+inline constexpr char kLock[] =
+    "lock($self, /, rank, *, exclusive=True, assertion=0, timeout=None)\n--\n\n"
+    "Begin a passive-target epoch: the target takes no part.\n\n"
+    "Parameters\n----------\n"
+    "rank : int\n    Whose memory.\n"
+    "exclusive : bool, default True\n"
+    "    Whether nobody else may hold the lock meanwhile; else shared holders may.\n"
+    "assertion : int, default 0\n    0 or NOCHECK.\n"
+    "timeout : float or None, default None\n    Seconds. A lock that timed out is withdrawn.\n\n"
+    "Returns\n-------\n"
+    "EpochGuard\n    Unlocks at the end of a ``with`` body.";
+
+inline constexpr char kLockAll[] =
+    "lock_all($self, /, assertion=0, *, timeout=None)\n--\n\n"
+    "Begin a passive-target epoch to every rank, shared.\n\n"
+    "Returns\n-------\n"
+    "EpochGuard\n    Unlocks all at the end of a ``with`` body.";
+
 inline constexpr char kComplete[] =
     "complete($self, /, *, timeout=None)\n--\n\n"
     "End the access epoch that `start` began: its operations are complete here, and at the "

@@ -45,6 +45,27 @@ class WithoutGil {
   PyThreadState* state_;
 };
 
+/// Keeps the GIL while a call does not wait longer than a glance, and the window up. For calls
+/// whose waits all go through the window's own way of waiting: Window::answers_at_once().
+class GilForAGlance {
+ public:
+  explicit GilForAGlance(Window& window) : inside_(window) { kept_ = true; }
+  GilForAGlance(const GilForAGlance&) = delete;
+  GilForAGlance& operator=(const GilForAGlance&) = delete;
+  ~GilForAGlance() { kept_ = false; }
+
+  /// WaitPolicy's give_lock and take_lock.
+  static void* give() { return std::exchange(kept_, false) ? PyEval_SaveThread() : nullptr; }
+  static void take(void* state) {
+    PyEval_RestoreThread(static_cast<PyThreadState*>(state));
+    kept_ = true;
+  }
+
+ private:
+  static inline thread_local bool kept_ = false;
+  Window::Inside inside_;
+};
+
 /// Copies from this many bytes on run without the GIL: a release and reacquisition costs about as
 /// much as copying a few KiB.
 inline constexpr std::size_t kReleaseGilBytes = std::size_t{32} * 1024;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Synchronisation and flushes. The names with an underscore are wrapped by the Python class, which
-// returns the guards.
-#include <functional>
+// Synchronisation and flushes. Openers of epochs return a guard.
+#include <string>
 #include <vector>
 
+#include "bindings/epoch_guard.h"
 #include "bindings/window_docs.h"
 #include "bindings/window_object.h"
 
@@ -27,9 +27,44 @@ PyObject* timed_call(PyObject* self, const Signature& signature, PyObject* const
   return call(*window, values, Deadline::after_seconds(seconds));
 }
 
-Status waiting(Window& window, const std::function<Status()>& call) {
+template <class Call>
+Status waiting(Window& window, Call&& call) {
+  if (window.answers_at_once()) {
+    const GilForAGlance kept(window);
+    return call();
+  }
   const WithoutGil without(window);
   return call();
+}
+
+// The bits of MPI's assertions. Absent is 0.
+bool parse_assertion(PyObject* object, const char* operation, unsigned* bits) {
+  constexpr int kAll = 31;
+  *bits = 0;
+  if (object == nullptr) return true;
+  Integer number;
+  if (!parse_integer(object, "assertion", operation, &number)) return false;
+  if (number.in(0, kAll)) {
+    *bits = static_cast<unsigned>(number.value);
+    return true;
+  }
+  raise_error(
+      StatusCode::kInvalidArgument,
+      "assertion takes an integer from 0 to " + std::to_string(kAll) + ", not " + text_of(object),
+      operation);
+  return false;
+}
+
+constexpr EpochEnd kFenceAgain{"fence", false, false};
+constexpr EpochEnd kCompleteIt{"complete", false, true};
+constexpr EpochEnd kWaitForIt{"wait", false, false};
+constexpr EpochEnd kUnlockIt{"unlock", true, true};
+constexpr EpochEnd kUnlockThem{"unlock_all", false, true};
+
+// The guard of the epoch that a call has opened, or its error.
+PyObject* opened(const Status& status, PyObject* self, const EpochEnd& end, const char* operation,
+                 int rank = -1) {
+  return status.ok() ? make_epoch_guard(self, end, rank) : raise_status(status, operation);
 }
 
 // ---- flush
@@ -68,19 +103,16 @@ constexpr Signature kFlushLocalAll("flush_local_all", 0, 0, {"timeout"});
 
 // ---- fence and the generalised epochs
 
-constexpr Signature kFence("fence", 0, 2, {"assertion", "timeout"});
+constexpr Signature kFence("fence", 0, 1, {"assertion", "timeout"});
 
 PyObject* fence_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   return timed_call(
       self, kFence, args, count, names, 1,
-      [](Window& window, const Values& values, const Deadline& deadline) -> PyObject* {
-        Integer assertion{true, false, 0, 0};
-        if (values[0] != nullptr && !parse_integer(values[0], "assertion", "fence", &assertion)) {
-          return nullptr;
-        }
-        const unsigned bits =
-            assertion.in(0, UINT32_MAX) ? static_cast<unsigned>(assertion.value) : UINT32_MAX;
-        return answer(waiting(window, [&] { return window.fence(bits, deadline); }), "fence");
+      [&](Window& window, const Values& values, const Deadline& deadline) -> PyObject* {
+        unsigned assertion = 0;
+        if (!parse_assertion(values[0], "fence", &assertion)) return nullptr;
+        return opened(waiting(window, [&] { return window.fence(assertion, deadline); }), self,
+                      kFenceAgain, "fence");
       });
 }
 
@@ -106,15 +138,20 @@ bool parse_group(PyObject* object, const Window& window, const char* operation,
   return parsed;
 }
 
-constexpr Signature kStart("start", 1, 2, {"ranks", "timeout"});
+constexpr Signature kStart("start", 1, 2, {"ranks", "assertion", "timeout"});
 
 PyObject* start_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   return timed_call(
-      self, kStart, args, count, names, 1,
-      [](Window& window, const Values& values, const Deadline& deadline) -> PyObject* {
+      self, kStart, args, count, names, 2,
+      [&](Window& window, const Values& values, const Deadline& deadline) -> PyObject* {
+        unsigned assertion = 0;
         std::vector<int> group;
-        if (!parse_group(values[0], window, "start", &group)) return nullptr;
-        return answer(waiting(window, [&] { return window.start(group, deadline); }), "start");
+        if (!parse_assertion(values[1], "start", &assertion) ||
+            !parse_group(values[0], window, "start", &group)) {
+          return nullptr;
+        }
+        return opened(waiting(window, [&] { return window.start(group, deadline); }), self,
+                      kCompleteIt, "start");
       });
 }
 
@@ -129,16 +166,20 @@ PyObject* complete_method(PyObject* self, PyObject* const* args, Py_ssize_t coun
                     });
 }
 
-constexpr Signature kPost("post", 1, 1, {"ranks"});
+constexpr Signature kPost("post", 1, 2, {"ranks", "assertion"});
 
 PyObject* post_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   Values values;
   if (!kPost.parse(args, count, names, values)) return nullptr;
   Window* window = open_window(self, "post");
   if (window == nullptr) return nullptr;
+  unsigned assertion = 0;
   std::vector<int> group;
-  if (!parse_group(values[0], *window, "post", &group)) return nullptr;
-  return answer(window->post(group), "post");
+  if (!parse_assertion(values[1], "post", &assertion) ||
+      !parse_group(values[0], *window, "post", &group)) {
+    return nullptr;
+  }
+  return opened(window->post(group), self, kWaitForIt, "post");
 }
 
 constexpr Signature kWaitExposure("wait", 0, 0, {"timeout"});
@@ -167,20 +208,22 @@ PyObject* test_exposure_method(PyObject* self, PyObject* const* args, Py_ssize_t
 
 // ---- locks
 
-constexpr Signature kLock("lock", 1, 3, {"rank", "exclusive", "timeout"});
+constexpr Signature kLock("lock", 1, 1, {"rank", "exclusive", "assertion", "timeout"});
 
 PyObject* lock_method(PyObject* self, PyObject* const* args, Py_ssize_t count, PyObject* names) {
   return timed_call(
-      self, kLock, args, count, names, 2,
-      [](Window& window, const Values& values, const Deadline& deadline) -> PyObject* {
+      self, kLock, args, count, names, 3,
+      [&](Window& window, const Values& values, const Deadline& deadline) -> PyObject* {
         int rank = 0;
         bool exclusive = true;
-        if (!parse_rank(values[0], "rank", window.size(), "lock", &rank) ||
+        unsigned assertion = 0;
+        if (!parse_assertion(values[2], "lock", &assertion) ||
+            !parse_rank(values[0], "rank", window.size(), "lock", &rank) ||
             !parse_bool(values[1], "exclusive", "lock", true, &exclusive)) {
           return nullptr;
         }
-        return answer(waiting(window, [&] { return window.lock(rank, exclusive, deadline); }),
-                      "lock");
+        return opened(waiting(window, [&] { return window.lock(rank, exclusive, deadline); }), self,
+                      kUnlockIt, "lock", rank);
       });
 }
 
@@ -196,16 +239,19 @@ PyObject* unlock_method(PyObject* self, PyObject* const* args, Py_ssize_t count,
       });
 }
 
-constexpr Signature kLockAll("lock_all", 0, 1, {"timeout"});
+constexpr Signature kLockAll("lock_all", 0, 1, {"assertion", "timeout"});
 constexpr Signature kUnlockAll("unlock_all", 0, 0, {"timeout"});
 
 PyObject* lock_all_method(PyObject* self, PyObject* const* args, Py_ssize_t count,
                           PyObject* names) {
-  return timed_call(self, kLockAll, args, count, names, 0,
-                    [](Window& window, const Values&, const Deadline& deadline) {
-                      return answer(waiting(window, [&] { return window.lock_all(deadline); }),
-                                    "lock_all");
-                    });
+  return timed_call(
+      self, kLockAll, args, count, names, 1,
+      [&](Window& window, const Values& values, const Deadline& deadline) -> PyObject* {
+        unsigned assertion = 0;
+        if (!parse_assertion(values[0], "lock_all", &assertion)) return nullptr;
+        return opened(waiting(window, [&] { return window.lock_all(deadline); }), self, kUnlockThem,
+                      "lock_all");
+      });
 }
 
 PyObject* unlock_all_method(PyObject* self, PyObject* const* args, Py_ssize_t count,
@@ -236,15 +282,15 @@ PyMethodDef sync_methods[] = {
     method<flush_all_method<FlushScope::kRemote, kFlushAll>>("flush_all", docs::kFlushAll),
     method<flush_all_method<FlushScope::kLocal, kFlushLocalAll>>("flush_local_all",
                                                                  docs::kFlushLocalAll),
-    method<fence_method>("_fence"),
-    method<start_method>("_start"),
+    method<fence_method>("fence", docs::kFence),
+    method<start_method>("start", docs::kStart),
     method<complete_method>("complete", docs::kComplete),
-    method<post_method>("_post"),
+    method<post_method>("post", docs::kPost),
     method<wait_exposure_method>("wait", docs::kWait),
     method<test_exposure_method>("test", docs::kTest),
-    method<lock_method>("_lock"),
+    method<lock_method>("lock", docs::kLock),
     method<unlock_method>("unlock", docs::kUnlock),
-    method<lock_all_method>("_lock_all"),
+    method<lock_all_method>("lock_all", docs::kLockAll),
     method<unlock_all_method>("unlock_all", docs::kUnlockAll),
     method<sync_method>("sync", docs::kSync),
     {nullptr, nullptr, 0, nullptr},

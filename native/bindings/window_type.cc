@@ -76,6 +76,8 @@ PyObject* prepare_method(PyObject* self, PyObject* const* args, Py_ssize_t count
     options.disp_unit = py::cast<std::uint64_t>(py::handle(values[4]));
     options.notification_cap = py::cast<std::size_t>(py::handle(values[6]));
     options.wait.interrupted = interrupted;
+    options.wait.give_lock = GilForAGlance::give;
+    options.wait.take_lock = GilForAGlance::take;
     object->default_timeout = py::cast<double>(py::handle(values[7]));
     if (notifications < 1 || notifications > kMaxNotifications) {
       return raise_error(StatusCode::kInvalidArgument, "notifications must be in 1 to 65536",

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from typing_extensions import assert_type
 
 import hixl_rma as rma
-from hixl_rma.guards import EpochGuard
+from hixl_rma import EpochGuard
 
 
 def making(buffer: bytearray, array: npt.NDArray[np.float32]) -> None:

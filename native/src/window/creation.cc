@@ -310,6 +310,7 @@ Status Window::settle_rank(int peer_rank, const Deadline& deadline) {
   const Capabilities capabilities = engine_->capabilities(to.data_transport);
   to.inline_data = capabilities.completes_inline;
   any_waits_ = any_waits_ || !to.inline_data;
+  inline_control_ = inline_control_ && engine_->capabilities(to.control_transport).completes_inline;
   to.ordered = capabilities.completes_inline ||
                (capabilities.put_then_notify && to.data_transport == to.control_transport);
   return {};

@@ -47,9 +47,6 @@ bool names_one_twice(const NotificationSet& ids, std::size_t notifications) {
   return false;
 }
 
-// Most time a waiter keeps the caller's lock; a thread that wants it waits no longer than that.
-constexpr Nanoseconds kGlance = std::chrono::microseconds(5);
-
 // Spares a spinning waiter the search while nothing was published.
 class Arrivals {
  public:
@@ -154,15 +151,8 @@ Status Window::glance_notify(TakeMode mode, const NotifyWait& what, Taken* taken
   if (Status status = check_wait(what); !status.ok()) return status;
   Arrivals arrivals(*board_, what);
   if (take(mode, what, taken)) return {};
-  const Nanoseconds span = std::min(options_.wait.spin, kGlance);
-  if (span <= Nanoseconds(0)) return {};
-  const auto until = Clock::now() + span;
-  do {
-    for (int look = 0; look < kLooksPerClock; ++look) {
-      cpu_relax();
-      if (arrivals.changed() && take(mode, what, taken)) return {};
-    }
-  } while (Clock::now() < until);
+  const auto taken_now = [&] { return arrivals.changed() && take(mode, what, taken); };
+  glance_for(options_.wait, taken_now);
   return {};
 }
 

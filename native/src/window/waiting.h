@@ -3,6 +3,8 @@
 
 #include <sched.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
 
 #include "base/cpu.h"
@@ -21,10 +23,32 @@ struct WaitPolicy {
   bool (*interrupted)() = nullptr;
   /// Asked at least every 100 ms: notices peers that died.
   PeerWatch* peers = nullptr;
+  /// A lock of the caller's that is dearer to give away and take back than a short wait is (the
+  /// GIL): the wait keeps it for a glance. give_lock returns null where the caller holds none.
+  void* (*give_lock)() = nullptr;
+  void (*take_lock)(void*) = nullptr;
+};
+
+/// The caller's lock is given away for the lifetime of the object.
+class WithoutCallersLock {
+ public:
+  explicit WithoutCallersLock(const WaitPolicy& policy)
+      : policy_(policy), state_(policy.give_lock == nullptr ? nullptr : policy.give_lock()) {}
+  WithoutCallersLock(const WithoutCallersLock&) = delete;
+  WithoutCallersLock& operator=(const WithoutCallersLock&) = delete;
+  ~WithoutCallersLock() {
+    if (state_ != nullptr) policy_.take_lock(state_);
+  }
+
+ private:
+  const WaitPolicy& policy_;
+  void* state_;
 };
 
 /// Looks of a spinning waiter between two of the clock.
 inline constexpr int kLooksPerClock = 16;
+/// Most time a waiter keeps the caller's lock; a thread that wants it waits no longer than that.
+inline constexpr Nanoseconds kGlance = std::chrono::microseconds(5);
 inline constexpr Nanoseconds kLongestSleep = std::chrono::milliseconds(100);
 /// While a transport has work outstanding a waiter is also the one who makes it move.
 inline constexpr Nanoseconds kLongestSleepInProgress = std::chrono::microseconds(100);
@@ -56,11 +80,29 @@ bool look_for(Engine& engine, const WaitPolicy& policy, const Deadline& deadline
   }
 }
 
+/// Looks for so short a time that the caller's lock may be kept; true when ready() held.
+template <class Ready>
+bool glance_for(const WaitPolicy& policy, Ready& ready) {
+  if (ready()) return true;
+  const Nanoseconds span = std::min(policy.spin, kGlance);
+  if (span <= Nanoseconds(0)) return false;
+  const auto until = Clock::now() + span;
+  do {
+    for (int look = 0; look < kLooksPerClock; ++look) {
+      cpu_relax();
+      if (ready()) return true;
+    }
+  } while (Clock::now() < until);
+  return false;
+}
+
 /// Spins, then sleeps on the doorbell, until ready() holds.
 template <class Ready>
 WaitEnd wait_on(Doorbell& doorbell, Engine& engine, const WaitPolicy& policy,
                 const Deadline& deadline, Ready ready) {
-  if (ready() || look_for(engine, policy, deadline, ready)) return WaitEnd::kReady;
+  if (glance_for(policy, ready)) return WaitEnd::kReady;
+  const WithoutCallersLock without(policy);
+  if (look_for(engine, policy, deadline, ready)) return WaitEnd::kReady;
   for (;;) {
     SleepEnd end = SleepEnd::kTimedOut;
     {

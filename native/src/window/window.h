@@ -188,6 +188,10 @@ class Window {
     return !link(target).inline_data || !link(target).behind.done();
   }
 
+  /// Whether nothing but waiting for other ranks takes time: every post, of data and of control
+  /// memory, is done when it returns.
+  [[nodiscard]] bool answers_at_once() const { return !any_waits_ && inline_control_; }
+
   // ---- synchronisation (sync.cc)
   Status fence(unsigned assertion, const Deadline& deadline);
   Status start(const std::vector<int>& group, const Deadline& deadline);
@@ -397,7 +401,8 @@ class Window {
   std::unique_ptr<Link[]> links_;
   std::vector<ControlLink> control_links_;
   std::unique_ptr<PeerWatch> peers_;
-  bool any_waits_ = false;  // a link's posts are not all done when they return
+  bool any_waits_ = false;      // a link's posts are not all done when they return
+  bool inline_control_ = true;  // those of control memory are, on every link
   std::unique_ptr<WindowLock> lock_;
   Epochs epochs_;
   std::unique_ptr<NotifyBoard> board_;
