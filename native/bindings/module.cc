@@ -63,7 +63,8 @@ bool wait_request(RequestState& request, std::optional<double> timeout) {
   }
   if (!work.completion.done()) throw_status(status, "wait");
   work.held.clear();
-  if (Status result = work.completion.status(); !result.ok()) throw_status(result, "wait");
+  if (Status result = request.window->outcome(work.completion); !result.ok())
+    throw_status(result, "wait");
   return true;
 }
 

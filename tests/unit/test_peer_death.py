@@ -2,10 +2,7 @@
 """A rank that is killed is noticed within a second by whoever waits for it."""
 
 import contextlib
-import os
-import signal
-import subprocess
-import sys
+import functools
 import time
 import uuid
 from pathlib import Path
@@ -14,97 +11,33 @@ import numpy as np
 import pytest
 
 import hixl_rma as rma
-from hixl_rma.bootstrap import LocalBootstrap
 from support.threads import Worker
-
-LONG = 50  # [s] a time-out that no passing test comes near
-NOTICED = 1.0  # [s] what is promised
-TESTS = Path(__file__).resolve().parents[1]
-
-VICTIM = """
-import signal, sys
-import numpy as np
-import hixl_rma as rma
-from hixl_rma.bootstrap import LocalBootstrap
-
-rank, size = int(sys.argv[2]), int(sys.argv[3])
-with LocalBootstrap(sys.argv[1], rank, size) as bootstrap:
-    win = rma.Window.allocate(4096, comm=bootstrap, notifications=8)
-    exec(sys.argv[4])
-    print("ready", flush=True)
-    signal.pause()
-"""
-
-
-class Group:
-    """This process as rank 0, the others as processes that can be killed."""
-
-    def __init__(self, stack, size, victim_does):
-        job = f"death-{uuid.uuid4()}"
-        environ = dict(os.environ)
-        environ["PYTHONPATH"] = os.pathsep.join([str(TESTS), environ.get("PYTHONPATH", "")])
-        self.victims = {}
-        for rank in range(1, size):
-            command = [sys.executable, "-c", VICTIM, job, str(rank), str(size), victim_does]
-            process = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True)
-            stack.callback(process.stdout.close)
-            stack.callback(process.wait)
-            stack.callback(process.kill)
-            self.victims[rank] = process
-        self.bootstrap = stack.enter_context(LocalBootstrap(job, 0, size))
-        self.win = rma.Window.allocate(4096, comm=self.bootstrap, notifications=8)
-        stack.callback(self._leave)
-
-    def _leave(self):
-        for process in self.victims.values():
-            process.kill()  # a stopped one, too: free waits for nobody then
-        with contextlib.suppress(rma.ClosedError):
-            self.win.free(timeout=LONG)
-
-    def until_ready(self):
-        for process in self.victims.values():
-            assert process.stdout.readline() == "ready\n"
-
-    def kill(self, rank=1):
-        self.victims[rank].kill()
-        return time.monotonic()
+from support.victims import LONG, NOTICED, VICTIM, Group, start_rank
 
 
 @pytest.fixture
 def group(monkeypatch):
     monkeypatch.setenv("HIXL_RMA_TIMEOUT", str(LONG))
     with contextlib.ExitStack() as stack:
-        yield lambda size=2, victim_does="": Group(stack, size, victim_does)
-
-
-def dies_while(group, wait, rank=1):
-    """Return what the wait raises when the rank is killed in the middle of it."""
-    waiter = Worker(wait)
-    waiter.until_asleep()
-    killed_at = group.kill(rank)
-    with pytest.raises(rma.PeerLostError) as caught:
-        waiter.result(LONG)
-    assert time.monotonic() - killed_at < NOTICED
-    assert rank in group.win.failed_ranks
-    return caught.value
+        yield functools.partial(Group, stack)
 
 
 @pytest.mark.parametrize("source", [1, rma.ANY_SOURCE])
 def test_a_wait_for_a_notification_raises_when_its_source_is_killed(group, source):
     g = group()
     g.until_ready()
-    error = dies_while(g, lambda: g.win.wait_notify(0, source=source))
+    error = g.dies_while(lambda: g.win.wait_notify(0, source=source))
     assert error.peer_rank == 1
 
 
 def test_a_wait_for_any_source_raises_once_for_each_that_dies_and_goes_on(group):
     g = group(3)
     g.until_ready()
-    dies_while(g, lambda: g.win.wait_notify(0))
+    g.dies_while(lambda: g.win.wait_notify(0))
     with g.win.lock(0):
         g.win.notify(0, notification=0)
     assert g.win.wait_notify(0).source == 0
-    dies_while(g, lambda: g.win.wait_notify(0), rank=2)
+    g.dies_while(lambda: g.win.wait_notify(0), rank=2)
 
 
 def test_what_had_arrived_is_reported_before_the_death_of_its_sender(group):
@@ -121,13 +54,13 @@ def test_what_had_arrived_is_reported_before_the_death_of_its_sender(group):
 def test_a_fence_raises_when_a_rank_is_killed(group):
     g = group()
     g.until_ready()
-    assert dies_while(g, lambda: g.win.fence()).peer_rank == 1
+    assert g.dies_while(lambda: g.win.fence()).peer_rank == 1
 
 
 def test_a_lock_whose_holder_is_killed_raises_and_names_it(group):
     g = group(victim_does="win.lock(0)")
     g.until_ready()
-    error = dies_while(g, lambda: g.win.lock(0))
+    error = g.dies_while(lambda: g.win.lock(0))
     assert error.peer_rank == 1
     assert "lock" in str(error)
 
@@ -135,26 +68,26 @@ def test_a_lock_whose_holder_is_killed_raises_and_names_it(group):
 def test_a_shared_lock_whose_exclusive_holder_is_killed_raises(group):
     g = group(victim_does="win.lock(0)")
     g.until_ready()
-    dies_while(g, lambda: g.win.lock(0, exclusive=False))
+    g.dies_while(lambda: g.win.lock(0, exclusive=False))
 
 
 def test_the_lock_of_a_rank_that_is_killed_raises(group):
     g = group(3, victim_does="win.lock(1, exclusive=False) if rank == 2 else None")
     g.until_ready()
-    dies_while(g, lambda: g.win.lock(1))
+    g.dies_while(lambda: g.win.lock(1))
 
 
 def test_start_raises_when_the_target_is_killed_before_it_posts(group):
     g = group()
     g.until_ready()
-    dies_while(g, lambda: g.win.start([1]))
+    g.dies_while(lambda: g.win.start([1]))
 
 
 def test_wait_raises_when_an_origin_is_killed_before_it_completes(group):
     g = group(victim_does="win.start([0])")
     g.win.post([1])
     g.until_ready()
-    dies_while(g, lambda: g.win.wait())
+    g.dies_while(lambda: g.win.wait())
 
 
 def test_free_ends_when_a_rank_is_killed_and_leaves_nothing(group):
@@ -173,10 +106,7 @@ def test_operations_on_a_rank_that_was_killed_raise_once_its_death_is_known(grou
     g = group()
     g.until_ready()
     g.kill()
-    g.victims[1].wait()
-    deadline = time.monotonic() + NOTICED
-    while not g.win.failed_ranks:
-        assert time.monotonic() < deadline
+    g.until_lost()
     for call in (
         lambda: g.win.lock(1),
         lambda: g.win.lock_all(),
@@ -190,7 +120,7 @@ def test_operations_on_a_rank_that_was_killed_raise_once_its_death_is_known(grou
 def test_the_living_go_on_when_one_of_them_is_killed(group):
     g = group(3, victim_does="win.lock_all() if rank == 2 else None")
     g.until_ready()
-    dies_while(g, lambda: g.win.wait_notify(0, source=1), rank=1)
+    g.dies_while(lambda: g.win.wait_notify(0, source=1), rank=1)
     with g.win.lock(2, exclusive=False):
         g.win.put(np.full(8, 5, "u1"), 2, 0)
         g.win.flush(2)
@@ -203,7 +133,7 @@ def test_the_living_go_on_when_one_of_them_is_killed(group):
 def test_a_stopped_rank_is_not_lost(group):
     g = group(victim_does="win.lock_all()")
     g.until_ready()
-    g.victims[1].send_signal(signal.SIGSTOP)
+    g.stop()
     with g.win.lock(1, exclusive=False):
         g.win.put(np.full(8, 3, "u1"), 1, 0)
         g.win.flush(1)
@@ -215,17 +145,7 @@ def test_a_stopped_rank_is_not_lost(group):
 def test_nothing_is_left_in_shared_memory_when_all_ranks_are_killed():
     before = set(Path("/dev/shm").iterdir())
     job = f"death-{uuid.uuid4()}"
-    environ = dict(os.environ)
-    environ["PYTHONPATH"] = os.pathsep.join([str(TESTS), environ.get("PYTHONPATH", "")])
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", VICTIM, job, str(rank), "3", ""],
-            env=environ,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(3)
-    ]
+    ranks = [start_rank(VICTIM, job, str(rank), "3", "", "") for rank in range(3)]
     try:
         for process in ranks:
             assert process.stdout.readline() == "ready\n"

@@ -172,7 +172,8 @@ class Endpoint {
   /// Order: everything posted to this peer on this endpoint before is complete (kRemote) or its
   /// local memory reusable (kLocal) when this completes.
   virtual PostResult flush(FlushScope scope, Completion* completion) = 0;
-  /// Every outstanding completion fires once with Canceled. Idempotent.
+  /// Every outstanding completion fires once with Canceled: with the reason itself where that is
+  /// one. Idempotent.
   virtual void close(const Status& reason) = 0;
 
   // ---- needed when Capabilities::control ----------------------------------------------------

@@ -88,7 +88,8 @@ Result<std::unique_ptr<Window>> Window::prepare(std::shared_ptr<Engine> engine,
   if (Status status = window->register_regions(); !status.ok()) return status;
   window->board_ = std::make_unique<NotifyBoard>(
       window->control_, static_cast<std::size_t>(options.size), window->salt_);
-  window->peers_ = std::make_unique<PeerWatch>(window->control_);
+  window->peers_ =
+      std::make_unique<PeerWatch>(window->control_, static_cast<std::size_t>(options.size));
   window->options_.wait.peers = window->peers_.get();
   window->lock_ = std::make_unique<WindowLock>(window->control_links_, window->control_,
                                                window->layout_, options.rank);

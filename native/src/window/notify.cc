@@ -188,9 +188,7 @@ Status Window::lost_waiting(const NotifyWait& what) {
     rank = lost_.back();
   }
   if (rank < 0) return {};
-  return Status::error(StatusCode::kPeerLost,
-                       "rank " + std::to_string(rank) + " left without freeing the window")
-      .with_peer(rank);
+  return loss_of(rank);
 }
 
 Status Window::notify_timeout(const NotifyWait& what, TakeMode mode) {

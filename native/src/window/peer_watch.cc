@@ -43,8 +43,15 @@ void PeerWatch::look() {
 }
 
 void PeerWatch::ended(int rank) {
-  // It may have told so itself, and have died of what came after.
-  if (control_.peer(static_cast<std::size_t>(rank)).lost.exchange(1) != 0) return;
+  const auto r = static_cast<std::size_t>(rank);
+  // It may have told so itself, and have died of what came after. That is news, too: from now on it
+  // answers nothing that it was asked before.
+  Word& lost = control_.peer(r).lost;
+  End none = End::kNone;
+  if (!known_[r].end.compare_exchange_strong(none, lost.load() != 0 ? End::kTold : End::kSilent)) {
+    return;
+  }
+  lost.store(1);
   control_.header().lost_count.fetch_add(1);
   wake_all(control_.header().doorbell);
 }

@@ -22,18 +22,32 @@ namespace hixl_rma {
 /// Thread: any.
 class PeerWatch {
  public:
-  explicit PeerWatch(const ControlView& control) : control_(control) {}
+  PeerWatch(const ControlView& control, std::size_t ranks) : control_(control), known_(ranks) {}
 
   void add(int rank, std::shared_ptr<PeerProcess> process);
   /// Looks when it is time again. One system call for all peers.
   void look();
   /// The process of the rank is known to have ended.
   void ended(int rank);
+  /// Whether its process is known to have ended. One that left the window may live on.
+  [[nodiscard]] bool has_ended(int rank) const { return known(rank).end.load() != End::kNone; }
+  /// Whether it is known to have ended before it could say that the rank leaves.
+  [[nodiscard]] bool was_silent(int rank) const { return known(rank).end.load() == End::kSilent; }
 
  private:
+  enum class End : std::uint8_t { kNone, kTold, kSilent };
+  struct Known {
+    std::atomic<End> end{End::kNone};
+  };
+
   static constexpr Nanoseconds kLookEvery = std::chrono::milliseconds(50);
 
+  [[nodiscard]] const Known& known(int rank) const {
+    return known_[static_cast<std::size_t>(rank)];
+  }
+
   const ControlView& control_;
+  std::vector<Known> known_;
   std::mutex mutex_;
   std::vector<int> ranks_;
   std::vector<pollfd> entries_;

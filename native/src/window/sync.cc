@@ -32,9 +32,7 @@ Status Window::first_lost(std::span<const int> group) {
   refresh_lost();
   for (const int rank : group) {
     if (!link(rank).lost.load(std::memory_order_relaxed)) continue;
-    return Status::error(StatusCode::kPeerLost,
-                         "rank " + std::to_string(rank) + " left without freeing the window")
-        .with_peer(rank);
+    return loss_of(rank);
   }
   return {};
 }
@@ -297,8 +295,8 @@ Status Window::lost_holder(int target, bool exclusive) {
                                  exclusive, &holds);
     if (!status.ok()) return status;
     if (holds) {
-      return Status::error(StatusCode::kPeerLost, "rank " + std::to_string(rank) +
-                                                      " left the window with the lock of rank " +
+      return Status::error(StatusCode::kPeerLost, std::string(loss_of(rank).text()) +
+                                                      " with the lock of rank " +
                                                       std::to_string(target))
           .with_peer(rank);
     }
@@ -398,7 +396,7 @@ Status Window::unlock_all(const Deadline& deadline) {
     if (Status status = epochs_.begin_unlock_all(); !status.ok()) return status;
   }
   for (int rank = 0; rank < options_.size; ++rank) {
-    if (link(rank).lost.load(std::memory_order_relaxed)) continue;
+    if (link(rank).inline_data && link(rank).lost.load(std::memory_order_relaxed)) continue;
     if (Status status = complete_rank(rank, deadline); !status.ok()) return status;
   }
   Status first_error;

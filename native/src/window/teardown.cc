@@ -128,14 +128,33 @@ void Window::learn_lost(std::uint64_t count) {
   std::lock_guard lock(lost_mutex_);
   for (int rank = 0; rank < options_.size; ++rank) {
     Link& to = link(rank);
-    if (to.lost.load() ||
-        control_.peer(static_cast<std::size_t>(rank)).lost.load(std::memory_order_acquire) == 0) {
-      continue;
+    const Word& lost = control_.peer(static_cast<std::size_t>(rank)).lost;
+    if (!to.lost.load() && lost.load(std::memory_order_acquire) != 0) {
+      to.lost.store(true);
+      lost_.push_back(rank);
     }
-    to.lost.store(true);
-    lost_.push_back(rank);
+    if (to.ended || !peers_->has_ended(rank)) continue;
+    to.ended = true;
+    // Nobody is left to answer. What is outstanding fires with the rank's name: see settled().
+    const Status reason =
+        Status::error(StatusCode::kCanceled, "the process of the rank has ended").with_peer(rank);
+    if (to.data != nullptr) to.data->close(reason);
   }
   lost_seen_.store(count, std::memory_order_relaxed);
+}
+
+Status Window::loss_of(int rank) const {
+  return Status::error(StatusCode::kPeerLost,
+                       peers_->was_silent(rank)
+                           ? "the process of rank " + std::to_string(rank) + " has ended"
+                           : "rank " + std::to_string(rank) + " left without freeing the window")
+      .with_peer(rank);
+}
+
+// The outcome of an operation: one that was canceled for its target's sake tells of the loss.
+Status Window::settled(const Status& status) const {
+  const bool lost = status.code() == StatusCode::kCanceled && status.detail().peer_rank >= 0;
+  return lost ? loss_of(status.detail().peer_rank) : status;
 }
 
 std::vector<int> Window::failed_ranks() {

@@ -53,9 +53,7 @@ Status Window::check_target(int target) {
   }
   refresh_lost();
   if (link(target).lost.load(std::memory_order_relaxed)) {
-    return Status::error(StatusCode::kPeerLost,
-                         "rank " + std::to_string(target) + " left without freeing the window")
-        .with_peer(target);
+    return loss_of(target);
   }
   return {};
 }
@@ -90,6 +88,7 @@ Status Window::post_error(int target, const Status& status) {
   if (status.code() == StatusCode::kPeerLost) peers_->ended(target);
   refresh_lost();
   if (link(target).lost.load(std::memory_order_relaxed) && status.code() != StatusCode::kPeerLost) {
+    if (peers_->was_silent(target)) return loss_of(target);
     return Status::error(StatusCode::kPeerLost, "rank " + std::to_string(target) +
                                                     " withdrew its memory: it left the window")
         .with_peer(target);
@@ -335,15 +334,18 @@ Status Window::compare_and_swap(DataType type, const std::byte* desired, const s
 }
 
 Status Window::wait(const Completion& completion, const Deadline& deadline) {
-  const WaitEnd end = wait_on(control_.header().doorbell, *engine_, options_.wait, deadline, [&] {
-    engine_->progress();
-    return completion.done() || closing_.load(std::memory_order_relaxed);
-  });
-  if (completion.done()) return completion.status();
-  if (closing_.load()) {
-    return Status::error(StatusCode::kClosed, "the window was freed by another thread");
+  for (;;) {
+    refresh_lost();  // what a rank that died was asked for fires here
+    const WaitEnd end = wait_on(control_.header().doorbell, *engine_, options_.wait, deadline, [&] {
+      engine_->progress();
+      return completion.done() || closing_.load(std::memory_order_relaxed) || news_of_loss();
+    });
+    if (completion.done()) return outcome(completion);
+    if (closing_.load()) {
+      return Status::error(StatusCode::kClosed, "the window was freed by another thread");
+    }
+    if (end != WaitEnd::kReady) return waited(end);
   }
-  return waited(end);
 }
 
 Status Window::post_flush(Link& to, FlushScope scope, Completion& completion) {
@@ -352,6 +354,8 @@ Status Window::post_flush(Link& to, FlushScope scope, Completion& completion) {
     const PostResult posted = to.data->flush(scope, &completion);
     if (posted.state == Post::kPending) return {};
     completion.complete({});
+    if (posted.status.code() == StatusCode::kClosed && !closed())
+      return {};  // learn_lost() was there
     if (posted.state != Post::kAgain) return posted.status;
     engine_->idle();
   }
@@ -369,7 +373,7 @@ Status Window::flush_pending(int target, FlushScope scope, const Deadline& deadl
   Status status = wait(to.outstanding, deadline);
   if (!to.outstanding.done()) return status;
   release_held(to);
-  Status failed = to.outstanding.take_status();  // a failed operation is reported once
+  Status failed = settled(to.outstanding.take_status());  // a failed operation is reported once
   return failed.ok() ? posted : failed;
 }
 
@@ -421,7 +425,7 @@ Status Window::flush(int target, FlushScope scope, const Deadline& deadline) {
   if (Status status = epochs_.may_flush(-1); !status.ok()) return status;
   Status first;
   for (int rank = 0; rank < options_.size; ++rank) {
-    if (link(rank).lost.load(std::memory_order_relaxed)) continue;
+    if (link(rank).inline_data && link(rank).lost.load(std::memory_order_relaxed)) continue;
     Status status = flush_rank(rank, scope, deadline);
     if (left_pending(status)) return first.ok() ? status : first;
     keep_first(first, status);

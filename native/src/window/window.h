@@ -174,9 +174,17 @@ class Window {
   Status compare_and_swap(DataType type, const std::byte* desired, const std::byte* compare,
                           std::byte* result, int target, std::uint64_t displacement, Issue& issue);
   Status flush(int target, FlushScope scope, const Deadline& deadline);  ///< target -1: all
-  void progress() { engine_->progress(); }
+  void progress() {
+    engine_->progress();
+    peers_->look();
+    refresh_lost();
+  }
   /// Waits for one request's operations.
   Status wait(const Completion& completion, const Deadline& deadline);
+  /// What came of them, once they are done.
+  [[nodiscard]] Status outcome(const Completion& completion) const {
+    return settled(completion.status());
+  }
   /// The error of a displacement that is no unsigned 64-bit number, in its place among the checks.
   Status refuse_displacement(int target, const std::string& displacement, std::uint64_t nbytes);
   /// Keeps what an operation that is pending works on until the target is flushed. What belongs to
@@ -269,6 +277,7 @@ class Window {
     std::uint64_t salt = 0;               // of the records in the target's control memory
     Bytes data_keys;                      // until the memory is imported
     std::atomic<bool> lost{false};
+    bool ended = false;  // its process has; guarded by lost_mutex_
     struct Held {
       std::shared_ptr<void> memory;
       const Completion* own;  // null: one of `outstanding`
@@ -383,6 +392,8 @@ class Window {
     if (count != lost_seen_.load(std::memory_order_relaxed)) learn_lost(count);
   }
   void learn_lost(std::uint64_t count);
+  [[nodiscard]] Status loss_of(int rank) const;
+  [[nodiscard]] Status settled(const Status& status) const;
   [[nodiscard]] bool news_of_loss() const {
     return control_.header().lost_count.load(std::memory_order_relaxed) !=
            lost_seen_.load(std::memory_order_relaxed);
@@ -395,12 +406,12 @@ class Window {
   std::shared_ptr<SharedSegment> segment_;
   std::byte* memory_ = nullptr;
   ControlView control_;
+  std::unique_ptr<PeerWatch> peers_;  // outlives the regions, whose threads may ask it
   std::unique_ptr<LocalRegion> control_region_;
   std::unique_ptr<LocalRegion> data_region_;
   Bytes description_;
   std::unique_ptr<Link[]> links_;
   std::vector<ControlLink> control_links_;
-  std::unique_ptr<PeerWatch> peers_;
   bool any_waits_ = false;      // a link's posts are not all done when they return
   bool inline_control_ = true;  // those of control memory are, on every link
   std::unique_ptr<WindowLock> lock_;

@@ -205,8 +205,11 @@ PostResult StagedEndpoint::flush(FlushScope scope, Completion* completion) {
 void StagedEndpoint::close(const Status& reason) {
   std::lock_guard lock(mutex_);
   closed_ = true;
-  const Status canceled = Status::error(
-      StatusCode::kCanceled, reason.ok() ? "the endpoint was closed" : std::string(reason.text()));
+  const Status canceled =
+      reason.code() == StatusCode::kCanceled
+          ? reason
+          : Status::error(StatusCode::kCanceled,
+                          reason.ok() ? "the endpoint was closed" : std::string(reason.text()));
   for (const auto& lane : lanes_) lane->close(this, canceled);
   lanes_.clear();
 }
