@@ -20,5 +20,5 @@ with rma.Window.allocate((2, 3), dtype="f4", comm=comm) as win:
     with win.lock(right, exclusive=False):
         win.notify(right, notification=0)
     win.wait_notify(0, source=left, timeout=30)
-    sent = win.stats()[right].notifications
+    sent = win.stats().peers[right].notifications
     print(f"rank {win.rank}: {win.local.tolist()} by {win.transports}, notified {sent}")

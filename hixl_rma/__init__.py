@@ -36,6 +36,7 @@ from hixl_rma.errors import (
     TransportError,
     UnsupportedError,
 )
+from hixl_rma.statistics import PeerStats, TransportStats, WaitStats, WindowStats
 
 try:
     from hixl_rma.notification import ANY, ANY_SOURCE, Notification
@@ -47,7 +48,6 @@ try:
         NOSTORE,
         NOSUCCEED,
         EpochGuard,
-        PeerStats,
         Window,
     )
 except _broken.NativeModuleError:
@@ -99,7 +99,10 @@ __all__ = [
     "StaleError",
     "TransferError",
     "TransportError",
+    "TransportStats",
     "UnsupportedError",
+    "WaitStats",
     "Window",
+    "WindowStats",
     "__version__",
 ]

@@ -12,7 +12,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Final, NamedTuple, SupportsIndex
+from typing import Any, Final, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -31,6 +31,7 @@ from hixl_rma.layout import Exposure, checked_dtype, checked_shape
 from hixl_rma.memory import MappedMemory, caller_memory
 from hixl_rma.notification import ANY, ANY_SOURCE, Notification
 from hixl_rma.request import Request
+from hixl_rma.statistics import PeerStats, WaitStats, WindowStats
 from hixl_rma.typing import (
     BufferLike,
     DTypeLike,
@@ -48,7 +49,6 @@ __all__ = [
     "NOSTORE",
     "NOSUCCEED",
     "EpochGuard",
-    "PeerStats",
     "Window",
 ]
 
@@ -69,18 +69,6 @@ EpochGuard = _native.EpochGuard
 _MOST_NOTIFICATIONS = 65_536
 
 _native.set_buffer_converter(lambda obj, writable: buffers.as_buffer(obj, writable=writable))
-
-
-class PeerStats(NamedTuple):
-    """Operations this rank issued to one target, and their bytes."""
-
-    puts: int
-    gets: int
-    accumulates: int
-    notifications: int
-    bytes_put: int
-    bytes_get: int
-    bytes_accumulated: int
 
 
 def _checked_integer(value: object, name: str, least: int, most: int) -> int:
@@ -345,9 +333,17 @@ class Window(_native.CoreWindow):
         """The ranks that are known to have left without freeing the window, ascending."""
         return tuple(self._facts("failed_ranks"))
 
-    def stats(self) -> tuple[PeerStats, ...]:
-        """Return what this rank issued to each target, by rank."""
-        return tuple(PeerStats(*numbers) for numbers in self._facts("stats"))
+    def stats(self) -> WindowStats:
+        """Return what this rank has issued and waited for, counted natively and always on.
+
+        Notes
+        -----
+        Threads that issue to one target at the same moment may lose a count.
+        """
+        return WindowStats(
+            tuple(PeerStats(*numbers) for numbers in self._facts("stats")),
+            {kind: WaitStats(waits, seconds) for kind, waits, seconds in self._facts("waits")},
+        )
 
     # ------------------------------------------------------------------ requests
 

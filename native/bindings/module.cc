@@ -59,7 +59,8 @@ bool wait_request(RequestState& request, std::optional<double> timeout) {
   }
   if (!done) {
     const WithoutGil without(*request.window);
-    status = request.window->wait(work.completion, Deadline::after_seconds(timeout.value_or(-1)));
+    status = request.window->wait(work.completion, Deadline::after_seconds(timeout.value_or(-1)),
+                                  request.target);
   }
   if (!work.completion.done()) throw_status(status, "wait");
   work.held.clear();

@@ -132,6 +132,7 @@ PyObject* accumulate_call(PyObject* self, const AccumulateCall& call, PyObject* 
   if (call.request) {
     request = std::make_shared<RequestState>();
     request->window = as_window(self)->window;
+    request->target = target.rank;
     issue.own = &request->work->completion;
   }
   Status status;

@@ -103,6 +103,7 @@ struct RequestWork {
 /// A request's native part.
 struct RequestState {
   std::shared_ptr<Window> window;
+  int target = -1;
   std::shared_ptr<RequestWork> work = std::make_shared<RequestWork>();
 };
 

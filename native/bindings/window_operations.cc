@@ -41,10 +41,12 @@ Status run_transfer(Window& window, const Transfer& transfer, const ArrayArgumen
   });
 }
 
-std::shared_ptr<RequestState> make_request(PyObject* self, Form form, Window::Issue* issue) {
+std::shared_ptr<RequestState> make_request(PyObject* self, Form form, int target,
+                                           Window::Issue* issue) {
   if (form == Form::kPlain) return nullptr;
   auto request = std::make_shared<RequestState>();
   request->window = as_window(self)->window;
+  request->target = target;
   issue->own = &request->work->completion;
   return request;
 }
@@ -65,7 +67,7 @@ PyObject* transfer_call(PyObject* self, const Transfer& transfer, PyObject* cons
     return nullptr;
   }
   Window::Issue issue;
-  const auto request = make_request(self, transfer.form, &issue);
+  const auto request = make_request(self, transfer.form, target.rank, &issue);
   Status status;
   if (transfer.notifies) status = window->check_notify(target.rank, spec);
   if (status.ok()) status = run_transfer(*window, transfer, origin, target, issue);

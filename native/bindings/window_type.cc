@@ -222,12 +222,25 @@ PyObject* facts_method(PyObject* self, PyObject* const* args, Py_ssize_t count, 
     if (what == "closed") return py::bool_(window.closed()).release().ptr();
     if (what == "failed_ranks") return py::cast(window.failed_ranks()).release().ptr();
     py::list list;
+    if (what == "waits") {
+      for (std::size_t kind = 0; kind < kWaitKinds; ++kind) {
+        const WaitCounts counts = window.waits(static_cast<WaitKind>(kind));
+        list.append(py::make_tuple(std::string(kWaitNames[kind]), counts.waits,
+                                   1e-9 * static_cast<double>(counts.nanoseconds)));
+      }
+      return list.release().ptr();
+    }
     for (int rank = 0; rank < window.size(); ++rank) {
       if (what == "transports") list.append(window.transport_of(rank));
       if (what == "stats") {
         const PeerStats stats = window.stats(rank);
-        list.append(py::make_tuple(stats.puts, stats.gets, stats.accumulates, stats.notifications,
-                                   stats.bytes_put, stats.bytes_get, stats.bytes_accumulated));
+        list.append(py::make_tuple(
+            rank, window.transport_of(rank), stats.puts.calls, stats.gets.calls,
+            stats.accumulates.calls, stats.notifications, stats.puts.bytes, stats.gets.bytes,
+            stats.accumulates.bytes, 1e-9 * static_cast<double>(stats.puts.nanoseconds),
+            1e-9 * static_cast<double>(stats.gets.nanoseconds),
+            1e-9 * static_cast<double>(stats.accumulates.nanoseconds), stats.waits.waits,
+            1e-9 * static_cast<double>(stats.waits.nanoseconds)));
       }
     }
     return list.release().ptr();

@@ -37,8 +37,10 @@ def facts(win: rma.Window) -> None:
     assert_type(win.remote(1), npt.NDArray[Any])
     assert_type(win.transports, tuple[str, ...])
     assert_type(win.failed_ranks, tuple[int, ...])
-    assert_type(win.stats(), tuple[rma.PeerStats, ...])
-    assert_type(win.stats()[0].bytes_put, int)
+    assert_type(win.stats(), rma.WindowStats)
+    assert_type(win.stats().peers[0].bytes_put, int)
+    assert_type(win.stats().waits["fence"].seconds, float)
+    assert_type(win.stats().by_transport(), dict[str, rma.TransportStats])
 
 
 def operations(

@@ -54,7 +54,11 @@ void Window::move_behind(int target, bool put, std::span<const Piece> pieces, Is
   do_behind(target, issue,
             [this, target, put, owned = std::vector<Piece>(pieces.begin(), pieces.end())] {
               Issue inline_issue;
-              return post_pieces(target, put, owned, inline_issue);
+              const auto begin = Clock::now();
+              Status status = post_pieces(target, put, owned, inline_issue);
+              const auto span = Nanoseconds(Clock::now() - begin).count();
+              (put ? link(target).puts : link(target).gets).spent(static_cast<std::uint64_t>(span));
+              return status;
             });
 }
 

@@ -360,8 +360,8 @@ std::byte* Window::mapped(int target, std::shared_ptr<const void>* keep) const {
 
 PeerStats Window::stats(int target) const {
   const Link& to = link(target);
-  return {to.puts.load(),      to.gets.load(),      to.accumulates.load(),      to.notifies.load(),
-          to.bytes_put.load(), to.bytes_get.load(), to.bytes_accumulated.load()};
+  return {to.puts.counts(), to.gets.counts(), to.accumulates.counts(), to.notifies.counts().calls,
+          to.waits.counts()};
 }
 
 }  // namespace hixl_rma

@@ -119,7 +119,7 @@ Status Window::write_notification(int target, const NotifySpec& spec) {
   sent = next;
   to.last_ids = last_ids;
   ++to.sent_total;
-  to.notifies.store(to.notifies.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  to.notifies.count(0);
   return {};
 }
 
@@ -238,7 +238,7 @@ Status Window::wait_notify(TakeMode mode, const NotifyWait& what, const Deadline
   unsigned looks = 0;
   for (;;) {
     bool found = false;
-    const WaitEnd end = wait_on(control_.header().doorbell, *engine_, options_.wait, deadline, [&] {
+    const WaitEnd end = wait_until(WaitKind::kNotification, what.source, deadline, [&] {
       // A count may be there before the rest of its record, so that a search finds nothing and its
       // count is known: hence a search now and then.
       if (arrivals.changed() || looks++ % kLooksPerClock == 0) found = take(mode, what, taken);

@@ -77,7 +77,7 @@ Status Window::closed_with(const Status& status) {
 
 // Dissemination: in round r a rank signals the one 2^r places on and waits for the one 2^r places
 // back; after log2(size) rounds everybody has heard of everybody.
-Status Window::advance_barrier(const Deadline& deadline) {
+Status Window::advance_barrier(const Deadline& deadline, WaitKind kind) {
   const auto size = static_cast<std::size_t>(options_.size);
   const auto me = static_cast<std::size_t>(options_.rank);
   if (!barrier_.running) barrier_ = {barrier_.epoch + 1, 0, false, true};
@@ -93,7 +93,7 @@ Status Window::advance_barrier(const Deadline& deadline) {
       barrier_.signalled = true;
     }
     const Word& heard = control_.header().barrier[barrier_.round].epoch;
-    const WaitEnd end = wait_on(control_.header().doorbell, *engine_, options_.wait, deadline, [&] {
+    const WaitEnd end = wait_until(kind, -1, deadline, [&] {
       return heard.load(std::memory_order_acquire) >= barrier_.epoch ||
              control_.header().lost_count.load(std::memory_order_relaxed) != 0;
     });
@@ -123,7 +123,7 @@ Status Window::fence(unsigned assertion, const Deadline& deadline) {
   }
   Status status = complete_outstanding(deadline);
   if (status.ok()) std::atomic_thread_fence(std::memory_order_seq_cst);
-  if (status.ok()) status = advance_barrier(deadline);
+  if (status.ok()) status = advance_barrier(deadline, WaitKind::kFence);
   {
     std::lock_guard lock(sync_mutex_);
     if (status.ok()) {
@@ -154,12 +154,13 @@ Status Window::check_group(const std::vector<int>& group) const {
 
 // Until `arrived` holds for every rank of the group, or one of them is lost.
 template <class Arrived>
-Status Window::wait_for_all(std::span<const int> group, const Arrived& arrived,
+Status Window::wait_for_all(WaitKind kind, std::span<const int> group, const Arrived& arrived,
                             const Deadline& deadline) {
+  const int peer = group.size() == 1 ? group.front() : -1;
   while (!std::ranges::all_of(group, arrived)) {
     // Looked at first: of a loss that is known already there will be no news.
     if (Status status = first_lost(group); !status.ok()) return status;
-    const WaitEnd end = wait_on(control_.header().doorbell, *engine_, options_.wait, deadline, [&] {
+    const WaitEnd end = wait_until(kind, peer, deadline, [&] {
       return std::ranges::all_of(group, arrived) || news_of_loss();
     });
     if (end == WaitEnd::kReady || std::ranges::all_of(group, arrived)) continue;
@@ -188,7 +189,7 @@ Status Window::start(const std::vector<int>& group, const Deadline& deadline) {
     const auto t = static_cast<std::size_t>(target);
     return control_.peer(t).posts.load(std::memory_order_acquire) > posts_taken_[t];
   };
-  Status status = wait_for_all(group, posted, deadline);
+  Status status = wait_for_all(WaitKind::kStart, group, posted, deadline);
   std::lock_guard lock(sync_mutex_);
   if (status.ok()) {
     for (const int target : group) ++posts_taken_[static_cast<std::size_t>(target)];
@@ -259,7 +260,7 @@ Status Window::wait_exposure(const Deadline& deadline) {
     const auto o = static_cast<std::size_t>(origin);
     return control_.peer(o).completes.load(std::memory_order_acquire) > completes_taken_[o];
   };
-  Status status = wait_for_all(group, completed, deadline);
+  Status status = wait_for_all(WaitKind::kExposure, group, completed, deadline);
   std::lock_guard lock(sync_mutex_);
   if (status.ok() || status.code() == StatusCode::kPeerLost) {
     // A lost origin never completes, so its loss ends the epoch; the others' completes, which may
@@ -308,9 +309,9 @@ Status Window::lock_one(int target, bool exclusive, const Deadline& deadline) {
   const auto wait = [&](const std::function<bool()>& granted) -> Status {
     for (;;) {
       if (Status status = lost_holder(target, exclusive); !status.ok()) return status;
-      const WaitEnd end = wait_on(
-          control_.header().doorbell, *engine_, options_.wait, deadline,
-          [&] { return granted() || closing_.load(std::memory_order_relaxed) || news_of_loss(); });
+      const WaitEnd end = wait_until(WaitKind::kLock, target, deadline, [&] {
+        return granted() || closing_.load(std::memory_order_relaxed) || news_of_loss();
+      });
       if (granted()) return {};
       if (Status status = first_lost(std::span(&target, 1)); !status.ok()) return status;
       if (Status status = usable(); !status.ok()) return status;

@@ -31,7 +31,7 @@ Status Window::free(const Deadline& deadline) {
       if (Status status = epochs_.begin_free(); !status.ok()) return status;
     }
     Status status = complete_outstanding(deadline);
-    if (status.ok()) status = advance_barrier(deadline);
+    if (status.ok()) status = advance_barrier(deadline, WaitKind::kFree);
     if (left_pending(status)) {
       std::lock_guard lock(sync_mutex_);
       epochs_.set_pending(PendingCall::kFree);

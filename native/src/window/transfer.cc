@@ -14,11 +14,6 @@ namespace {
 
 constexpr std::size_t kBatch = 1024;
 
-// Counters are read by whoever asks for statistics; a plain add is enough for who counts.
-void add(std::atomic<std::uint64_t>& counter, std::uint64_t value) {
-  counter.store(counter.load(std::memory_order_relaxed) + value, std::memory_order_relaxed);
-}
-
 void merge_neighbours(std::vector<Piece>& pieces) {
   if (pieces.empty()) return;
   std::size_t last = 0;
@@ -130,8 +125,7 @@ Status Window::put(const std::byte* origin, std::size_t nbytes, int target,
     return status;
   }
   Link& to = link(target);
-  add(to.puts, 1);
-  add(to.bytes_put, nbytes);
+  const OperationTimer timer(to.puts, nbytes);
   if (nbytes == 0) return {};
   if (goes_behind(to, issue, nbytes)) {
     move_behind(target, true, std::span(&piece, 1), issue);
@@ -153,8 +147,7 @@ Status Window::get(std::byte* origin, std::size_t nbytes, int target, std::uint6
     return status;
   }
   Link& to = link(target);
-  add(to.gets, 1);
-  add(to.bytes_get, nbytes);
+  const OperationTimer timer(to.gets, nbytes);
   if (nbytes == 0) return {};
   if (goes_behind(to, issue, nbytes)) {
     move_behind(target, false, std::span(&piece, 1), issue);
@@ -167,13 +160,8 @@ Status Window::get(std::byte* origin, std::size_t nbytes, int target, std::uint6
 }
 
 Status Window::move_pieces(int target, bool put, std::span<const Piece> pieces, Issue& issue) {
-  Link& to = link(target);
-  std::uint64_t nbytes = 0;
-  for (const Piece& piece : pieces) nbytes += piece.nbytes;
-  add(put ? to.puts : to.gets, 1);
-  add(put ? to.bytes_put : to.bytes_get, nbytes);
-  if (nbytes == 0) return {};
-  if (issue.behind || goes_behind(to, issue, nbytes)) {
+  if (pieces.empty()) return {};
+  if (issue.behind) {
     move_behind(target, put, pieces, issue);
     return {};
   }
@@ -213,7 +201,9 @@ Status Window::move_array(OriginArray& origin, int target, bool put, const Targe
       !status.ok()) {
     return status;
   }
-  issue.behind = goes_behind(link(target), issue, nbytes);  // all of its batches or none
+  Link& to = link(target);
+  const OperationTimer timer(put ? to.puts : to.gets, nbytes);
+  issue.behind = goes_behind(to, issue, nbytes);  // all of its batches or none
   std::array<Piece, kBatch> batch;
   std::size_t n = 0;
   while (!origin.runs.finished()) {
@@ -243,15 +233,22 @@ Status Window::locate(int target, std::uint64_t displacement, std::uint64_t nbyt
 }
 
 Status Window::put_pieces(std::vector<Piece> pieces, int target, Issue& issue) {
-  if (Status status = access(target); !status.ok()) return status;
-  merge_neighbours(pieces);
-  return move_pieces(target, true, pieces, issue);
+  return move_list(pieces, target, true, issue);
 }
 
 Status Window::get_pieces(std::vector<Piece> pieces, int target, Issue& issue) {
+  return move_list(pieces, target, false, issue);
+}
+
+Status Window::move_list(std::vector<Piece>& pieces, int target, bool put, Issue& issue) {
   if (Status status = access(target); !status.ok()) return status;
+  std::uint64_t nbytes = 0;
+  for (const Piece& piece : pieces) nbytes += piece.nbytes;
+  Link& to = link(target);
+  const OperationTimer timer(put ? to.puts : to.gets, nbytes);
   merge_neighbours(pieces);
-  return move_pieces(target, false, pieces, issue);
+  issue.behind = goes_behind(to, issue, nbytes);
+  return nbytes == 0 ? Status() : move_pieces(target, put, pieces, issue);
 }
 
 Status Window::accumulate(const ReduceRequest& request, OriginArray origin, OriginArray result,
@@ -285,8 +282,7 @@ Status Window::accumulate(const ReduceRequest& request, OriginArray origin, Orig
     return status;
   }
   Link& to = link(target);
-  add(to.accumulates, 1);
-  add(to.bytes_accumulated, nbytes);
+  const OperationTimer timer(to.accumulates, nbytes);
   while (!there.finished()) {
     std::size_t step = there.run_left();
     if (has_origin) step = std::min(step, origin.runs.run_left());
@@ -325,18 +321,18 @@ Status Window::compare_and_swap(DataType type, const std::byte* desired, const s
     return status;
   }
   Link& to = link(target);
-  add(to.accumulates, 1);
-  add(to.bytes_accumulated, static_cast<std::uint64_t>(element));
+  const OperationTimer timer(to.accumulates, static_cast<std::uint64_t>(element));
   Status status = issue_post(to, issue, [&](Completion* completion) {
     return to.data->swap_element(*to.data_region, swap, completion);
   });
   return status.ok() ? status : post_error(target, status);
 }
 
-Status Window::wait(const Completion& completion, const Deadline& deadline) {
+Status Window::wait(const Completion& completion, const Deadline& deadline, int peer,
+                    WaitKind kind) {
   for (;;) {
     refresh_lost();  // what a rank that died was asked for fires here
-    const WaitEnd end = wait_on(control_.header().doorbell, *engine_, options_.wait, deadline, [&] {
+    const WaitEnd end = wait_until(kind, peer, deadline, [&] {
       engine_->progress();
       return completion.done() || closing_.load(std::memory_order_relaxed) || news_of_loss();
     });
@@ -367,10 +363,10 @@ Status Window::flush_pending(int target, FlushScope scope, const Deadline& deadl
   Link& to = link(target);
   if (scope == FlushScope::kLocal) {
     if (Status status = post_flush(to, scope, to.local_flushes); !status.ok()) return status;
-    return wait(to.local_flushes, deadline);
+    return wait(to.local_flushes, deadline, target, WaitKind::kFlush);
   }
   Status posted = post_flush(to, scope, to.outstanding);
-  Status status = wait(to.outstanding, deadline);
+  Status status = wait(to.outstanding, deadline, target, WaitKind::kFlush);
   if (!to.outstanding.done()) return status;
   release_held(to);
   Status failed = settled(to.outstanding.take_status());  // a failed operation is reported once
@@ -405,7 +401,8 @@ void Window::hold(int target, std::shared_ptr<void> memory, const Completion* ow
 Status Window::flush_rank(int rank, FlushScope scope, const Deadline& deadline) {
   Link& to = link(rank);
   if (!to.behind.done()) [[unlikely]] {
-    if (Status status = wait(to.behind, deadline); !to.behind.done()) return status;
+    Status status = wait(to.behind, deadline, rank, WaitKind::kFlush);
+    if (!to.behind.done()) return status;
     release_held(to);
   }
   Status status =

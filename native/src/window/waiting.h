@@ -12,6 +12,7 @@
 #include "base/doorbell.h"
 #include "hixl_rma/engine.h"
 #include "window/peer_watch.h"
+#include "window/statistics.h"
 
 namespace hixl_rma {
 
@@ -96,11 +97,13 @@ bool glance_for(const WaitPolicy& policy, Ready& ready) {
   return false;
 }
 
-/// Spins, then sleeps on the doorbell, until ready() holds.
+/// Spins, then sleeps on the doorbell, until ready() holds. The timer, where there is one, is begun
+/// when a glance was in vain.
 template <class Ready>
 WaitEnd wait_on(Doorbell& doorbell, Engine& engine, const WaitPolicy& policy,
-                const Deadline& deadline, Ready ready) {
+                const Deadline& deadline, Ready ready, WaitTimer* timer = nullptr) {
   if (glance_for(policy, ready)) return WaitEnd::kReady;
+  if (timer != nullptr) timer->begin();
   const WithoutCallersLock without(policy);
   if (look_for(engine, policy, deadline, ready)) return WaitEnd::kReady;
   for (;;) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "window/epochs.h"
 #include "window/notify_board.h"
 #include "window/peer_watch.h"
+#include "window/statistics.h"
 #include "window/strided.h"
 #include "window/waiting.h"
 #include "window/window_lock.h"
@@ -40,15 +42,13 @@ struct WindowOptions {
   WaitPolicy wait;
 };
 
-/// Operations this process issued to one target, and their bytes.
+/// What this process issued to one target.
 struct PeerStats {
-  std::uint64_t puts = 0;
-  std::uint64_t gets = 0;
-  std::uint64_t accumulates = 0;
+  OperationCounts puts;
+  OperationCounts gets;
+  OperationCounts accumulates;
   std::uint64_t notifications = 0;
-  std::uint64_t bytes_put = 0;
-  std::uint64_t bytes_get = 0;
-  std::uint64_t bytes_accumulated = 0;
+  WaitCounts waits;  ///< for this rank alone
 };
 
 /// Where at the target: one run as long as the origin at a displacement in the target's units, or,
@@ -141,6 +141,10 @@ class Window {
   /// Address of the target's memory here, or null; `keep` keeps the mapping alive.
   [[nodiscard]] std::byte* mapped(int target, std::shared_ptr<const void>* keep) const;
   [[nodiscard]] PeerStats stats(int target) const;
+  /// Waits of this rank, whomever it waited for.
+  [[nodiscard]] WaitCounts waits(WaitKind kind) const {
+    return waits_[static_cast<std::size_t>(kind)].counts();
+  }
   [[nodiscard]] std::vector<int> failed_ranks();
 
   // ---- operations (transfer.cc); `own` collects completion for a request, null leaves it to flush
@@ -179,8 +183,9 @@ class Window {
     peers_->look();
     refresh_lost();
   }
-  /// Waits for one request's operations.
-  Status wait(const Completion& completion, const Deadline& deadline);
+  /// Waits for one request's operations; `peer` (-1: none) has the wait counted.
+  Status wait(const Completion& completion, const Deadline& deadline, int peer = -1,
+              WaitKind kind = WaitKind::kRequest);
   /// What came of them, once they are done.
   [[nodiscard]] Status outcome(const Completion& completion) const {
     return settled(completion.status());
@@ -295,8 +300,11 @@ class Window {
       std::uint64_t sum = 0;
     };
     std::vector<Sent> sent;  // by id, made with the first notification
-    std::atomic<std::uint64_t> puts{0}, gets{0}, accumulates{0}, notifies{0};
-    std::atomic<std::uint64_t> bytes_put{0}, bytes_get{0}, bytes_accumulated{0};
+    OperationCounter puts;
+    OperationCounter gets;
+    OperationCounter accumulates;
+    OperationCounter notifies;
+    WaitCounter waits;
   };
   struct Barrier {
     std::uint64_t epoch = 0;
@@ -346,6 +354,7 @@ class Window {
   Status issue_post(Link& to, Issue& issue, PostOperation&& post);
   Status move_pieces(int target, bool put, std::span<const Piece> pieces, Issue& issue);
   Status post_pieces(int target, bool put, std::span<const Piece> pieces, Issue& issue);
+  Status move_list(std::vector<Piece>& pieces, int target, bool put, Issue& issue);
   Status move_array(OriginArray& origin, int target, bool put, const TargetPlace& place,
                     Issue& issue);
   Status flush_pending(int target, FlushScope scope, const Deadline& deadline);
@@ -362,8 +371,15 @@ class Window {
   // sync.cc
   Status check_group(const std::vector<int>& group) const;
   template <class Arrived>
-  Status wait_for_all(std::span<const int> group, const Arrived& arrived, const Deadline& deadline);
-  Status advance_barrier(const Deadline& deadline);
+  Status wait_for_all(WaitKind kind, std::span<const int> group, const Arrived& arrived,
+                      const Deadline& deadline);
+  Status advance_barrier(const Deadline& deadline, WaitKind kind);
+  /// Until ready() holds; `peer` is the one rank that is waited for, or -1.
+  template <class Ready>
+  WaitEnd wait_until(WaitKind kind, int peer, const Deadline& deadline, Ready ready) {
+    WaitTimer timer(waits_[static_cast<std::size_t>(kind)], peer < 0 ? nullptr : &link(peer).waits);
+    return wait_on(control_.header().doorbell, *engine_, options_.wait, deadline, ready, &timer);
+  }
   Status waited(WaitEnd end) const;
   Status lost_holder(int target, bool exclusive);
   Status lock_one(int target, bool exclusive, const Deadline& deadline);
@@ -436,6 +452,7 @@ class Window {
   std::atomic<bool> freed_{false};
   bool released_ = false;
   std::atomic<int> inside_{0};  // waits and long copies that run without the GIL
+  std::array<WaitCounter, kWaitKinds> waits_;
   std::atomic<int> behind_{0};  // operations that the engine's thread still has to do
 };
 

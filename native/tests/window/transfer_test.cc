@@ -137,8 +137,8 @@ TEST_P(WindowTransfer, a_list_of_pieces_is_one_operation_whether_they_touch_or_n
     EXPECT_OK(rank.window.get_pieces(pieces, rank.right(), issue));
     ASSERT_OK(rank.window.unlock(rank.right(), soon()));
     EXPECT_EQ(back, source);
-    EXPECT_EQ(rank.window.stats(rank.right()).puts, 1U);
-    EXPECT_EQ(rank.window.stats(rank.right()).bytes_get, source.size());
+    EXPECT_EQ(rank.window.stats(rank.right()).puts.calls, 1U);
+    EXPECT_EQ(rank.window.stats(rank.right()).gets.bytes, source.size());
   });
 }
 
