@@ -6,6 +6,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
@@ -44,12 +45,20 @@ def may_copy_across_processes() -> bool:
     return bool(copied == 1 and target.raw == b"x")
 
 
+@functools.cache
+def kernel_is_older_than(major: int, minor: int) -> bool:
+    """Tell whether the kernel is older than that version."""
+    numbers = [int(part) for part in re.findall(r"\d+", os.uname().release)[:2]]
+    return tuple(numbers) < (major, minor)
+
+
 CONDITIONS: Mapping[str, Callable[[], bool]] = MappingProxyType(
     {
         "": lambda: True,
         "another user is out of reach": lambda: not may_change_user(),
         "root without its powers": lambda: os.getuid() == 0 and not may_change_user(),
         "cross-process copies are refused": lambda: not may_copy_across_processes(),
+        "Linux before 5.14": lambda: kernel_is_older_than(5, 14),
     }
 )
 """By the `where` of an expected skip: whether that holds here."""

@@ -138,6 +138,8 @@ class RemoteRegion {
   [[nodiscard]] std::uint64_t nbytes() const { return nbytes_; }
   /// Address of the region in this process, or null when it is not mapped.
   [[nodiscard]] virtual std::byte* mapped() const { return nullptr; }
+  /// Called before a copy of a few pages and more within a mapped region: has them present.
+  virtual void prepare_pages(std::uint64_t /*offset*/, std::size_t /*nbytes*/) {}
   /// Keeps the mapping alive, for views that outlive the region. Null when not mapped.
   [[nodiscard]] virtual std::shared_ptr<const void> mapping() const { return nullptr; }
 

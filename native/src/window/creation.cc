@@ -107,8 +107,11 @@ Status Window::make_memory() {
                              std::to_string(options_.notification_cap) +
                              ": ask for fewer notifications or raise HIXL_RMA_NOTIFICATION_CAP");
   }
-  const std::size_t control = round_to_pages(layout_.nbytes());
   const std::size_t data = options_.memory == nullptr ? options_.nbytes : 0;
+  // Large memory begins where a huge page could; what lies between is never touched.
+  constexpr std::size_t kHugePage = std::size_t{2} << 20;
+  std::size_t control = round_to_pages(layout_.nbytes());
+  if (data >= kHugePage) control = (control + kHugePage - 1) / kHugePage * kHugePage;
   if (data > (std::size_t{1} << 62)) {
     return Status::error(StatusCode::kResourceExhausted,
                          "a window of " + std::to_string(data) + " bytes is out of reach");

@@ -12,6 +12,7 @@
 #include <string>
 
 #include "memory/host/available_memory.h"
+#include "memory/host/present_pages.h"
 
 namespace hixl_rma {
 namespace {
@@ -26,18 +27,27 @@ Status exhausted(const char* what, std::size_t nbytes, int error) {
       .with_operation("allocate");
 }
 
+// Through the mapping, which gets huge pages where the system gives them to who asks; older kernels
+// reserve in the file.
+int reserve_step(int fd, std::byte* data, std::size_t offset, std::size_t length) {
+  const int error = make_present(data + offset, length);
+  if (error != EINVAL) return error;
+  return posix_fallocate(fd, static_cast<off_t>(offset), static_cast<off_t>(length));
+}
+
 // A memfd has no size limit of its own: asked for more than there is, the kernel would rather kill
 // processes than refuse. So the rest is compared with what is available before every step, which
 // also sees what other ranks of this host reserve at the same time; a sixteenth is left to the
 // host.
-Status reserve(int fd, std::size_t offset, std::size_t length) {
+Status reserve(int fd, std::byte* data, std::size_t offset, std::size_t length) {
   constexpr std::size_t kStep = std::size_t{256} << 20;
   while (length > 0) {
     const std::uint64_t available = available_memory();
     if (length > available - available / 16) return exhausted("reserving", length, ENOMEM);
     const std::size_t step = std::min(length, kStep);
-    const int error = posix_fallocate(fd, static_cast<off_t>(offset), static_cast<off_t>(step));
-    if (error != 0) return exhausted("reserving", length, error);
+    if (const int error = reserve_step(fd, data, offset, step); error != 0) {
+      return exhausted("reserving", length, error);
+    }
     offset += step;
     length -= step;
   }
@@ -72,16 +82,21 @@ Result<std::shared_ptr<SharedSegment>> SharedSegment::create(std::size_t nbytes,
   if (ftruncate(descriptor.get(), static_cast<off_t>(nbytes)) != 0) {
     return exhausted("sizing", nbytes, errno);
   }
-  for (const auto& [offset, length] : reserved) {
-    if (Status status = reserve(descriptor.get(), offset, length); !status.ok()) return status;
-  }
   if (fcntl(descriptor.get(), F_ADD_SEALS, kSeals) != 0) {
     return Status::from_errno(StatusCode::kInternal, "sealing a memfd failed", errno);
   }
   auto address = map_pages(descriptor.get(), 0, nbytes);
   if (!address.ok()) return address.status();
-  return std::shared_ptr<SharedSegment>(
+  std::shared_ptr<SharedSegment> segment(
       new SharedSegment(address.value(), nbytes, std::move(descriptor)));
+  for (const auto& [offset, length] : reserved) {
+    const std::size_t first = offset - offset % round_to_pages(1);
+    const std::size_t whole = round_to_pages(offset + length) - first;
+    ask_for_huge_pages(segment->data() + first, whole);
+    Status status = reserve(segment->fd(), segment->data(), first, whole);
+    if (!status.ok()) return status;
+  }
+  return segment;
 }
 
 Result<std::shared_ptr<SharedSegment>> SharedSegment::map(int fd, std::size_t offset,

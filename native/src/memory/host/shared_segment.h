@@ -21,7 +21,8 @@ class SharedSegment {
   using Range = std::pair<std::size_t, std::size_t>;
 
   /// Makes a segment; the pages of `reserved` are reserved now, so that touching them later cannot
-  /// fail, the others when they are first touched. Errors: ResourceExhausted.
+  /// fail, and present, so that it costs no faults; the others come when they are first touched.
+  /// Errors: ResourceExhausted.
   static Result<std::shared_ptr<SharedSegment>> create(std::size_t nbytes,
                                                        std::span<const Range> reserved);
 

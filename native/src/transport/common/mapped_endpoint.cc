@@ -32,6 +32,14 @@ inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t nbytes)
   if (nbytes != 0) std::memmove(to, from, nbytes);  // memmove: origin and target may overlap
 }
 
+// From here on a copy may meet enough absent pages to be worth the question.
+constexpr std::size_t kPages = std::size_t{16} * 1024;
+
+inline std::byte* place(RemoteRegion& region, std::uint64_t offset, std::size_t nbytes) {
+  if (nbytes >= kPages) region.prepare_pages(offset, nbytes);
+  return region.mapped() + offset;
+}
+
 bool overlaps(const CopyBlock& block) {
   return block.to < block.from + block.nbytes && block.from < block.to + block.nbytes;
 }
@@ -60,7 +68,7 @@ void MappedEndpoint::copy(std::span<const CopyBlock> blocks) {
 }
 
 PostResult MappedEndpoint::put(RemoteRegion& region, const Piece& piece, Completion*) {
-  const CopyBlock block{region.mapped() + piece.offset, piece.local, piece.nbytes};
+  const CopyBlock block{place(region, piece.offset, piece.nbytes), piece.local, piece.nbytes};
   if (block.nbytes < kLargeCopy) {
     copy_bytes(block.to, block.from, block.nbytes);
   } else {
@@ -70,7 +78,7 @@ PostResult MappedEndpoint::put(RemoteRegion& region, const Piece& piece, Complet
 }
 
 PostResult MappedEndpoint::get(RemoteRegion& region, const Piece& piece, Completion*) {
-  const CopyBlock block{piece.local, region.mapped() + piece.offset, piece.nbytes};
+  const CopyBlock block{piece.local, place(region, piece.offset, piece.nbytes), piece.nbytes};
   if (block.nbytes < kLargeCopy) {
     copy_bytes(block.to, block.from, block.nbytes);
   } else {
@@ -88,7 +96,7 @@ PostResult MappedEndpoint::put_v(RemoteRegion& region, std::span<const Piece> pi
   std::vector<CopyBlock> blocks;
   blocks.reserve(pieces.size());
   for (const Piece& piece : pieces) {
-    blocks.push_back({base + piece.offset, piece.local, piece.nbytes});
+    blocks.push_back({place(region, piece.offset, piece.nbytes), piece.local, piece.nbytes});
   }
   copy(blocks);
   return Post::kDone;
@@ -103,7 +111,7 @@ PostResult MappedEndpoint::get_v(RemoteRegion& region, std::span<const Piece> pi
   std::vector<CopyBlock> blocks;
   blocks.reserve(pieces.size());
   for (const Piece& piece : pieces) {
-    blocks.push_back({piece.local, base + piece.offset, piece.nbytes});
+    blocks.push_back({piece.local, place(region, piece.offset, piece.nbytes), piece.nbytes});
   }
   copy(blocks);
   return Post::kDone;

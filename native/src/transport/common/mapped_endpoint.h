@@ -9,7 +9,7 @@
 namespace hixl_rma {
 
 /// A remote region this process can load from and store to.
-class MappedRegion final : public RemoteRegion {
+class MappedRegion : public RemoteRegion {
  public:
   MappedRegion(std::byte* base, std::uint64_t nbytes, std::shared_ptr<const void> mapping)
       : RemoteRegion(nbytes), base_(base), mapping_(std::move(mapping)) {}

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "base/wire.h"
+#include "memory/host/present_pages.h"
 #include "memory/host/shared_segment.h"
 #include "transport/common/host_reach.h"
 #include "transport/common/mapped_endpoint.h"
@@ -43,6 +44,21 @@ class ShmRegion final : public MemoryRegion {
   std::string socket_name_;
   std::uint64_t offset_ = 0;
   std::uint64_t nbytes_ = 0;
+};
+
+// A peer's segment, mapped here: its pages are present there, but not in this process.
+class ShmRemoteRegion final : public MappedRegion {
+ public:
+  ShmRemoteRegion(std::uint64_t nbytes, const std::shared_ptr<SharedSegment>& segment)
+      : MappedRegion(segment->data(), nbytes, segment),
+        pages_(segment->data(), segment->nbytes()) {}
+
+  void prepare_pages(std::uint64_t offset, std::size_t nbytes) override {
+    pages_.ensure(offset, nbytes);
+  }
+
+ private:
+  PresentPages pages_;
 };
 
 class ShmTransport final : public Transport {
@@ -85,9 +101,8 @@ class ShmTransport final : public Transport {
     if (!descriptor.ok()) return descriptor.status();
     auto segment = SharedSegment::map(descriptor.value().get(), offset, round_to_pages(nbytes));
     if (!segment.ok()) return segment.status();
-    std::byte* base = segment.value()->data();
     return std::unique_ptr<RemoteRegion>(
-        std::make_unique<MappedRegion>(base, nbytes, segment.take()));
+        std::make_unique<ShmRemoteRegion>(nbytes, segment.value()));
   }
 
  private:
