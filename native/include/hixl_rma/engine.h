@@ -90,7 +90,7 @@ class Engine {
   Result<ImportedRegion> import_region(const Peer& peer, ByteSpan keys, TransportMask mask,
                                        const Deadline& deadline);
 
-  /// Transports data may take, by the options; `self` is always among them.
+  /// Transports data may take by the options, viable or not; `self` is always among them.
   [[nodiscard]] TransportMask data_mask() const { return data_mask_; }
   /// Transports that can carry control memory: the allowed ones first, see control_choice.
   [[nodiscard]] TransportMask control_mask() const { return control_mask_; }

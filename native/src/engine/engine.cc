@@ -103,14 +103,14 @@ Result<std::shared_ptr<Engine>> Engine::create(const EngineOptions& options) {
     engine->reports_.push_back({std::string(entry.name), probed.ok(),
                                 probed.ok() ? "" : std::string(probed.status().text())});
     const std::size_t index = engine->transports_.size();
-    if (!probed.ok()) {
-      engine->transports_.push_back(nullptr);
-      continue;
-    }
     const auto& allowed = options.data_transports;
     if (allowed.empty() || entry.name == "self" ||
         std::ranges::find(allowed, entry.name) != allowed.end()) {
       engine->data_mask_ |= bit(index);
+    }
+    if (!probed.ok()) {
+      engine->transports_.push_back(nullptr);
+      continue;
     }
     const Capabilities capabilities = probed.value()->capabilities();
     if (capabilities.control) engine->control_mask_ |= bit(index);

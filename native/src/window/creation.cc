@@ -342,7 +342,8 @@ void Window::log_choice(const Choice& choice, std::size_t chosen) const {
   std::string line = "window: rank " + std::to_string(options_.rank) + " reaches rank " +
                      std::to_string(choice.rank) + " through " + reports[chosen].name;
   for (std::size_t i = 1; i < chosen; ++i) {  // 0 reaches this process alone
-    const bool fits = !reports[i].viable || has(choice.offered, i);
+    // Silent about what the memory does not suit; who is not connected cannot offer any.
+    const bool fits = !link(choice.rank).peer->endpoints[i] || has(choice.offered, i);
     if (!fits || !has(engine_->data_mask(), i)) continue;
     line += "; " + reports[i].name + " refused: " + refusal(i, choice);
   }

@@ -10,6 +10,7 @@
 #include <array>
 #include <memory>
 #include <mutex>
+#include <system_error>
 
 #include "base/stripe_lock.h"
 #include "base/wire.h"
@@ -260,9 +261,14 @@ class CmaTransport final : public Transport {
       status = copy_across(pid, CopyDirection::kToPeer, peer.cookie, std::span(&write, 1));
     }
     if (!status.ok()) {
-      return Status::error(StatusCode::kUnavailable,
-                           std::string(status.text()) +
-                               " (see ptrace_scope and capabilities in `python -m hixl_rma info`)");
+      std::string text(status.text());
+      // Who filters the call and who checks the permission answer differently.
+      if (const int error = status.detail().errno_value; error != 0) {
+        text += ": " + std::generic_category().message(error);
+      }
+      return Status::error(
+          StatusCode::kUnavailable,
+          text + " (see ptrace_scope and capabilities in `python -m hixl_rma info`)");
     }
     return std::unique_ptr<Endpoint>(std::make_unique<CmaEndpoint>(pid, copier_));
   }

@@ -19,7 +19,7 @@ Status copy_error(int error, std::uint64_t done) {
   if (error == ESRCH) {
     return Status::from_errno(StatusCode::kPeerLost, "the peer process is gone", error);
   }
-  if (error == EPERM) {
+  if (error == EPERM || error == ENOSYS) {
     return Status::from_errno(StatusCode::kUnavailable, "cross-process copy was refused", error);
   }
   if (error == ENOMEM) {
