@@ -39,6 +39,8 @@ _LATER_KINDS = {"cuda": "memory of CUDA devices", "ascend": "memory of Ascend de
 _STYLES = {"yes": "green", "ok": "green", "no": "red", "warn": "yellow", "later": "dim", "": ""}
 _MODULE = "native module"
 _NO_MODULE = "the native module does not load"
+# The kernel numbers those of the machine itself so (include/linux/proc_ns.h).
+_FIRST_NAMESPACES = {"PID": 0xEFFFFFFC, "user": 0xEFFFFFFD}
 _MIB = 1 << 20
 _SHM = "/dev/shm"  # noqa: S108 - asked about, not written to
 # Runs in a process of its own: MPI stays uninitialized, and a library that crashes takes only that
@@ -261,6 +263,7 @@ def limits(root: Path = Path("/")) -> list[Entry]:
         _locked_memory(),
         _descriptors(),
         _ptrace(root),
+        _namespaces(root),
         _pages(root),
     ]
 
@@ -386,6 +389,26 @@ def _ptrace(root: Path) -> Entry:
         return Entry("ptrace scope", "warn", text, "boot with kernel.yama.ptrace_scope=0")
     who = "from parents to children alone" if scope == "1" else "with CAP_SYS_PTRACE alone"
     return Entry("ptrace scope", "warn", f"{scope}: cma may be allowed {who}", mend)
+
+
+def _namespaces(root: Path) -> Entry:
+    """Tell whether processes outside may exist that cma cannot reach."""
+    own = []
+    for name, first in _FIRST_NAMESPACES.items():
+        try:
+            inode = (root / "proc/self/ns" / name.lower()).readlink().name
+        except OSError:
+            continue
+        if inode != f"{name.lower()}:[{first}]":
+            own.append(name)
+    if not own:
+        return Entry("namespaces", "ok", "PID and user namespace of the machine")
+    text = (
+        f"{' and '.join(own)} namespace of a container: cma reaches ranks in the same one; created "
+        "windows of ranks in others go by staged"
+    )
+    mend = "docker run --pid=container:NAME  (for ranks in several containers)"
+    return Entry("namespaces", "", text, mend if "PID" in own else "")
 
 
 def _pages(root: Path) -> Entry:
