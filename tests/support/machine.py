@@ -7,10 +7,16 @@ import ctypes
 import functools
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+
+# How unshare is told to make one; a PID namespace comes with a /proc of its own.
+MOUNT_NAMESPACE = ("--mount",)
+PID_NAMESPACE = ("--pid", "--fork", "--kill-child", "--mount", "--mount-proc")
+USER_NAMESPACE = ("--user", "--map-user=1000", "--map-group=1000")
 
 _NOBODY = 65534
 
@@ -52,6 +58,23 @@ def kernel_is_older_than(major: int, minor: int) -> bool:
     return tuple(numbers) < (major, minor)
 
 
+@functools.cache
+def may_unshare(*namespaces: str) -> bool:
+    """Tell whether this user may make such namespaces and, with a mount namespace, mount there.
+
+    Parameters
+    ----------
+    *namespaces : str
+        Options of unshare.
+    """
+    inside = "mount -t tmpfs tmpfs /dev/shm" if namespaces == MOUNT_NAMESPACE else "true"
+    unshare = shutil.which("unshare")
+    if unshare is None:
+        return False
+    command = [unshare, *namespaces, "--", "sh", "-c", inside]
+    return not subprocess.run(command, capture_output=True, check=False).returncode
+
+
 CONDITIONS: Mapping[str, Callable[[], bool]] = MappingProxyType(
     {
         "": lambda: True,
@@ -59,6 +82,9 @@ CONDITIONS: Mapping[str, Callable[[], bool]] = MappingProxyType(
         "root without its powers": lambda: os.getuid() == 0 and not may_change_user(),
         "cross-process copies are refused": lambda: not may_copy_across_processes(),
         "Linux before 5.14": lambda: kernel_is_older_than(5, 14),
+        "mount namespaces are refused": lambda: not may_unshare(*MOUNT_NAMESPACE),
+        "PID namespaces are refused": lambda: not may_unshare(*PID_NAMESPACE),
+        "user namespaces are refused": lambda: not may_unshare(*USER_NAMESPACE),
     }
 )
 """By the `where` of an expected skip: whether that holds here."""
