@@ -32,7 +32,7 @@ MPIRUN  := OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_bt
 .SECONDARY:
 .DELETE_ON_ERROR:
 .PHONY: help demo bench test lint format types native asan tsan clean module module-asan gtest \
-        test-unit test-openmpi test-mpich test-examples test-containers test-package aarch64 skips lanes ruff files imports spelling shell clang-format warnings tidy
+        test-unit test-openmpi test-mpich test-examples test-containers wheel aarch64 skips lanes ruff files imports spelling shell clang-format warnings tidy
 
 help: ## Show this list
 	@echo "make <target>; everything is set up on first use. CONTRIBUTING.md says what each lane takes."
@@ -48,7 +48,7 @@ bench: module .venv/openmpi/.bench .venv/mpich/.ready $(if $(PEERS),build/bench-
 	@$(OPENMPI)/python -m hixl_rma bench --also $(MPICH)/python --json build/bench/bench.json --png build/bench/bench.png \
 	    $(if $(PEERS),--peers build/bench-env/bin/python) $(ARGS)
 
-test: lanes test-unit native test-openmpi test-mpich test-examples test-containers types test-package asan tsan aarch64 skips ## Every test lane (TORCH=1: also those that need torch)
+test: lanes test-unit native test-openmpi test-mpich test-examples test-containers types wheel asan tsan aarch64 skips ## Every test lane (TORCH=1: also those that need torch)
 	@cat build/lanes.txt
 
 lint: ruff files imports spelling shell clang-format warnings tidy ## Style, imports, includes, file rules, warnings, clang-tidy
@@ -83,8 +83,8 @@ test-mpich: module .venv/mpich/.ready ## tests/mpi on 1, 2, 3 and 4 ranks of MPI
 test-examples: module .venv/openmpi/.demo .venv/openmpi/.test ## The examples, the README's listings, the demo
 	@$(LANE) examples 900 $(OPENMPI)/pytest $(FLAGS) tests/examples
 
-test-package: .venv/build/.ready ## A wheel in a fresh environment: import, info, one-rank window with numpy alone
-	@$(LANE) package 600 sh .ci/package.sh $(PYTHON) $(BUILD)
+wheel: .venv/build/.dist ## sdist and a wheel for each Python here, in build/dist; each used where nothing can compile
+	@$(LANE) wheel 1200 env CXX=$(CXX) $(BUILD)/python .ci/wheel.py --python $(PYTHON)
 
 aarch64: .venv/build/.ready ## C++ tests cross-compiled for aarch64, run under qemu: build and logic, not memory order
 	@mkdir -p build
@@ -153,6 +153,10 @@ build/stamps/preflight: .ci/preflight.sh
 
 .venv/build/.ready: .venv/build/.base pyproject.toml
 	@$(@D)/$(PIP) --group build
+	@touch $@
+
+.venv/build/.dist: .venv/build/.ready
+	@$(@D)/$(PIP) --group dist
 	@touch $@
 
 .venv/openmpi/.ready .venv/mpich/.ready: .venv/%/.ready: .venv/%/.base pyproject.toml

@@ -8,6 +8,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -343,3 +344,51 @@ def test_make_says_what_is_missing_before_anything_else(tmp_path: Path) -> None:
     assert ended.returncode != 0
     assert ended.stderr.startswith("hixl_rma needs Python 3.10 or newer")
     assert not (tmp_path / ".venv").exists()
+
+
+def interpreter(path: Path, version: str, *, fit: bool = True) -> None:
+    """Write what answers as an interpreter does."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    minor = version.rpartition(".")[0]
+    answer = json.dumps({"version": version, "minor": minor, "fit": fit})
+    path.write_text(f"#!/bin/sh\necho '{answer}'\n")
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], object]:
+    """Look for a version where PATH and pyenv are folders of the test: found(version)."""
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path / "pyenv"))
+    monkeypatch.setenv("UV_PYTHON_INSTALL_DIR", str(tmp_path / "uv"))
+    wheel = load("wheel")
+    return lambda version: wheel.find(version, "python3")
+
+
+def test_the_interpreter_that_make_was_given_is_taken_before_others(
+    tmp_path: Path, found: Callable[[str], object]
+) -> None:
+    interpreter(tmp_path / "bin/python3", "3.12.5")
+    interpreter(tmp_path / "bin/python3.12", "3.12.1")
+    interpreter(tmp_path / "bin/python3.13", "3.13.0")
+    assert found("3.12") == (tmp_path / "bin/python3", "3.12.5")
+    assert found("3.13") == (tmp_path / "bin/python3.13", "3.13.0")
+
+
+def test_a_wrapper_without_an_interpreter_behind_it_gives_way_to_the_next_place(
+    tmp_path: Path, found: Callable[[str], object]
+) -> None:
+    interpreter(tmp_path / "bin/python3.10", "3.10.1")
+    (tmp_path / "bin/python3.10").write_text("#!/bin/sh\nexit 127\n")
+    interpreter(tmp_path / "pyenv/versions/3.10.13/bin/python3.10", "3.10.13")
+    interpreter(tmp_path / "uv/cpython-3.12.9-linux/bin/python3.12", "3.12.9")
+    assert found("3.10") == (tmp_path / "pyenv/versions/3.10.13/bin/python3.10", "3.10.13")
+    assert found("3.12") == (tmp_path / "uv/cpython-3.12.9-linux/bin/python3.12", "3.12.9")
+
+
+def test_a_version_that_cannot_be_tried_is_told_with_the_reason(
+    tmp_path: Path, found: Callable[[str], object]
+) -> None:
+    interpreter(tmp_path / "bin/python3.11", "3.11.4", fit=False)
+    assert "without headers" in str(found("3.11"))
+    assert found("3.14") == "no such interpreter on this machine"
