@@ -60,6 +60,25 @@ def all_results(workers):
 # -- threads of one rank ------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("every", [False, True])
+def test_of_threads_that_give_back_one_lock_at_once_one_alone_does(win, every):
+    for _ in range(rounds(200)):
+        win.lock_all() if every else win.lock(0)
+        barrier = threading.Barrier(2)
+
+        def give_back(barrier=barrier):
+            barrier.wait()
+            try:
+                win.unlock_all() if every else win.unlock(0)
+            except (rma.BusyError, rma.EpochError):
+                return 0
+            return 1
+
+        assert sum(all_results([Worker(give_back) for _ in range(2)])) == 1
+    with win.lock(0):  # the lock was never given back more often than it was taken
+        win.put(np.ones(1, "u1"), 0, 0)
+
+
 def test_threads_put_get_and_flush_side_by_side(win):
     def work(number):
         place = number * 3000

@@ -31,7 +31,9 @@ const char* name_of_call(PendingCall call) {
 }  // namespace
 
 Epochs::Epochs(std::size_t size)
-    : access_(std::make_unique<std::atomic<std::uint8_t>[]>(size)), locking_(size) {}
+    : access_(std::make_unique<std::atomic<std::uint8_t>[]>(size)),
+      locking_(size),
+      unlocking_(size) {}
 
 Status Epochs::no_access(std::size_t target) const {
   if (Status status = blocked_by_pending(PendingCall::kNone); !status.ok()) return status;
@@ -107,11 +109,17 @@ Status Epochs::begin_unlock(std::size_t target, bool* exclusive) {
   if (access != kShared && access != kExclusive) {
     return wrong_epoch("rank " + std::to_string(target) + " is not locked by this process");
   }
+  if (unlocking_[target]) {
+    return Status::error(StatusCode::kBusy,
+                         "another thread is unlocking rank " + std::to_string(target));
+  }
+  unlocking_[target] = true;
   *exclusive = access == kExclusive;
   return {};
 }
 
 void Epochs::unlocked(std::size_t target) {
+  unlock_failed(target);  // it is over
   access_[target].store(kNoAccess);
   --locks_held_;
 }
@@ -138,10 +146,18 @@ void Epochs::locked_all() {
 
 Status Epochs::begin_unlock_all() {
   if (Status status = blocked_by_pending(PendingCall::kNone); !status.ok()) return status;
-  return all_locked() ? Status() : wrong_epoch("unlock_all without lock_all");
+  if (!all_locked()) return wrong_epoch("unlock_all without lock_all");
+  if (unlocking_all_) {
+    return Status::error(StatusCode::kBusy, "another thread is inside unlock_all");
+  }
+  unlocking_all_ = true;
+  return {};
 }
 
-void Epochs::unlocked_all() { global_.store(Global::kNone); }
+void Epochs::unlocked_all() {
+  unlock_all_failed();  // it is over
+  global_.store(Global::kNone);
+}
 
 Status Epochs::begin_start() {
   if (Status status = blocked_by_pending(PendingCall::kStart); !status.ok()) return status;

@@ -43,14 +43,17 @@ class Epochs {
   Status begin_lock(std::size_t target);
   void locked(std::size_t target, bool exclusive);
   void lock_failed(std::size_t target);
-  /// Errors: WrongEpoch when the target is not locked. *exclusive says how it was.
+  /// Keeps a second thread from giving back the same lock until unlocked() or unlock_failed().
+  /// Errors: WrongEpoch when the target is not locked; Busy. *exclusive says how it was.
   Status begin_unlock(std::size_t target, bool* exclusive);
   void unlocked(std::size_t target);
+  void unlock_failed(std::size_t target) { unlocking_[target] = false; }
   Status begin_lock_all();
   void locked_all();
   void lock_all_failed() { locking_all_ = false; }
   Status begin_unlock_all();
   void unlocked_all();
+  void unlock_all_failed() { unlocking_all_ = false; }
 
   Status begin_start();
   void started(const std::vector<int>& group);
@@ -98,6 +101,8 @@ class Epochs {
   std::size_t locks_awaited_ = 0;  // how many of them
   std::atomic<std::size_t> locks_held_{0};
   bool locking_all_ = false;
+  std::vector<bool> unlocking_;  // by target: a thread gives its lock back
+  bool unlocking_all_ = false;
   std::atomic<bool> start_open_{false};
   bool post_open_ = false;
   std::vector<int> start_group_;

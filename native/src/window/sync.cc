@@ -352,7 +352,11 @@ Status Window::unlock(int target, const Deadline& deadline) {
   Status flushed;
   if (!lost) {
     flushed = flush(target, FlushScope::kRemote, deadline);
-    if (left_pending(flushed) || flushed.code() == StatusCode::kClosed) return flushed;
+    if (left_pending(flushed) || flushed.code() == StatusCode::kClosed) {
+      std::lock_guard lock(sync_mutex_);
+      epochs_.unlock_failed(t);
+      return flushed;
+    }
   }
   Status status = lock_->release(t, exclusive);
   std::lock_guard lock(sync_mutex_);
@@ -398,7 +402,11 @@ Status Window::unlock_all(const Deadline& deadline) {
   }
   for (int rank = 0; rank < options_.size; ++rank) {
     if (link(rank).inline_data && link(rank).lost.load(std::memory_order_relaxed)) continue;
-    if (Status status = complete_rank(rank, deadline); !status.ok()) return status;
+    if (Status status = complete_rank(rank, deadline); !status.ok()) {
+      std::lock_guard lock(sync_mutex_);
+      epochs_.unlock_all_failed();
+      return status;
+    }
   }
   Status first_error;
   for (int target = 0; target < options_.size; ++target) {

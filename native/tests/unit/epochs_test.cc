@@ -72,7 +72,9 @@ const std::array<Call, 12> kCalls = {{
     {"unlock",
      [](Epochs& e) {
        bool exclusive = false;
-       return e.begin_unlock(0, &exclusive);
+       Status status = e.begin_unlock(0, &exclusive);
+       if (status.ok()) e.unlock_failed(0);
+       return status;
      }},
     {"lock_all",
      [](Epochs& e) {
@@ -80,7 +82,12 @@ const std::array<Call, 12> kCalls = {{
        if (status.ok()) e.lock_all_failed();
        return status;
      }},
-    {"unlock_all", [](Epochs& e) { return e.begin_unlock_all(); }},
+    {"unlock_all",
+     [](Epochs& e) {
+       Status status = e.begin_unlock_all();
+       if (status.ok()) e.unlock_all_failed();
+       return status;
+     }},
     {"start", [](Epochs& e) { return e.begin_start(); }},
     {"complete", [](Epochs& e) { return e.begin_complete(); }},
     {"post", [](Epochs& e) { return e.begin_post(); }},
@@ -187,6 +194,25 @@ TEST(Epochs, a_target_is_locked_once_even_while_the_first_lock_waits) {
   EXPECT_CODE(epochs.begin_free(), StatusCode::kWrongEpoch);
   epochs.lock_failed(1);
   EXPECT_OK(epochs.begin_lock(1));
+}
+
+TEST(Epochs, one_thread_alone_gives_a_lock_back) {
+  Epochs epochs(kRanks);
+  bool exclusive = false;
+  lock(epochs, 0);
+  ASSERT_OK(epochs.begin_unlock(0, &exclusive));
+  EXPECT_CODE(epochs.begin_unlock(0, &exclusive), StatusCode::kBusy);
+  epochs.unlock_failed(0);  // it ran out of time: the lock is still there to be given back
+  ASSERT_OK(epochs.begin_unlock(0, &exclusive));
+  epochs.unlocked(0);
+  EXPECT_CODE(epochs.begin_unlock(0, &exclusive), StatusCode::kWrongEpoch);
+  lock_all(epochs);
+  ASSERT_OK(epochs.begin_unlock_all());
+  EXPECT_CODE(epochs.begin_unlock_all(), StatusCode::kBusy);
+  epochs.unlock_all_failed();
+  ASSERT_OK(epochs.begin_unlock_all());
+  epochs.unlocked_all();
+  EXPECT_CODE(epochs.begin_unlock_all(), StatusCode::kWrongEpoch);
 }
 
 TEST(Epochs, lock_all_opens_every_target) {
