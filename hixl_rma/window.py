@@ -24,7 +24,6 @@ from hixl_rma.errors import (
     ArgumentError,
     ArgumentTypeError,
     ClosedError,
-    NotifyTimeoutError,
     UnsupportedError,
 )
 from hixl_rma.layout import Exposure, checked_dtype, checked_shape
@@ -433,7 +432,6 @@ class Window(_native.CoreWindow):
                 if left is not None and left <= 0:
                     return self._last_look(notification, count, source, consume)
                 await _readable(descriptor, left)
-                self._raise_losses(notification, count, source)
         finally:
             os.close(descriptor)
 
@@ -443,14 +441,6 @@ class Window(_native.CoreWindow):
         return self.wait_notify(
             notification, count=count, source=source, consume=consume, timeout=0
         )
-
-    def _raise_losses(self, notification: NotificationSelector, count: int, source: int) -> None:
-        if not self.failed_ranks:
-            return
-        try:
-            self.wait_notify(notification, count=count, source=source, consume=False, timeout=0)
-        except NotifyTimeoutError:
-            return
 
     # ------------------------------------------------------------------ the end
 

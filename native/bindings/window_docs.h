@@ -156,7 +156,9 @@ inline constexpr char kWaitNotifyAll[] =
 inline constexpr char kTestNotify[] =
     "test_notify($self, /, notification=ANY, *, count=1, source=ANY_SOURCE, consume=True)\n--\n\n"
     "Like `wait_notify`, but returns None where it would wait. Call it until it returns None to\n"
-    "drain `notify_fileno`.";
+    "drain `notify_fileno`.\n\n"
+    "Raises\n------\nPeerLostError\n    When the source, or with ANY_SOURCE one more rank, was "
+    "lost.";
 
 inline constexpr char kNotifyCount[] =
     "notify_count($self, /, notification, source=ANY_SOURCE)\n--\n\n"
@@ -168,8 +170,10 @@ inline constexpr char kResetNotify[] =
 
 inline constexpr char kNotifyFileno[] =
     "notify_fileno($self, /)\n--\n\n"
-    "Return a file descriptor that is readable when a notification may have arrived: look with\n"
-    "`test_notify` until it returns None. One for the life of the window; do not close it.";
+    "Return a file descriptor that is readable when a notification may have arrived or a rank was\n"
+    "lost: look with `test_notify` until it returns None or raises. One for the life of the "
+    "window;\n"
+    "do not close it.";
 
 inline constexpr char kFlush[] =
     "flush($self, /, rank, *, timeout=None)\n--\n\n"

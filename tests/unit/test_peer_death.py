@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A rank that is killed is noticed within a second by whoever waits for it."""
 
+import asyncio
 import contextlib
 import functools
+import select
 import time
 import uuid
 from pathlib import Path
@@ -38,6 +40,53 @@ def test_a_wait_for_any_source_raises_once_for_each_that_dies_and_goes_on(group)
         g.win.notify(0, notification=0)
     assert g.win.wait_notify(0).source == 0
     g.dies_while(lambda: g.win.wait_notify(0), rank=2)
+
+
+@pytest.mark.parametrize("source", [1, rma.ANY_SOURCE])
+def test_a_test_for_a_notification_raises_as_a_wait_does(group, source):
+    g = group(3, victim_does="with win.lock(0): win.notify(0, notification=3)")
+    g.until_ready()
+    g.kill()
+    g.until_lost()
+    note = g.win.test_notify(3, source=source, count=1 if source == 1 else 2)
+    assert note.source == source  # what had arrived comes first
+    with pytest.raises(rma.PeerLostError) as caught:
+        g.win.test_notify(3, source=source)
+    assert caught.value.peer_rank == 1
+    if source == 1:
+        with pytest.raises(rma.PeerLostError):
+            g.win.test_notify(3, source=source)
+    else:  # once for each that is lost; always when nobody is left
+        assert g.win.test_notify(3) is None
+        g.kill(2)
+        g.until_lost(2)
+        for _ in range(3):
+            with pytest.raises(rma.PeerLostError):
+                g.win.test_notify(3)
+
+
+def test_the_descriptor_becomes_readable_when_a_rank_is_killed_and_only_once(group):
+    g = group(3)
+    g.until_ready()
+    descriptor = g.win.notify_fileno()
+    assert g.win.test_notify(0) is None
+    for rank in (1, 2):
+        killed_at = g.kill(rank)
+        assert select.select([descriptor], [], [], LONG)[0]
+        assert time.monotonic() - killed_at < NOTICED
+        with pytest.raises(rma.PeerLostError):
+            g.win.test_notify(0)
+        assert not select.select([descriptor], [], [], 0.2)[0]
+
+
+def test_an_awaited_notification_raises_when_its_source_is_killed(group):
+    g = group()
+    g.until_ready()
+
+    async def wait():
+        return await g.win.wait_notify_async(0, source=1)
+
+    g.dies_while(lambda: asyncio.run(wait()))
 
 
 def test_what_had_arrived_is_reported_before_the_death_of_its_sender(group):

@@ -219,14 +219,31 @@ Status Window::test_notify(TakeMode mode, const NotifyWait& what, Taken* taken) 
   engine_->progress();
   peers_->look();
   if (take(mode, what, taken)) return {};
-  if (watching_.load(std::memory_order_acquire) == nullptr) return {};
+  if (watching_.load(std::memory_order_acquire) == nullptr) return untaken(mode, what, taken);
   const Inside inside(*this);
   if (closing_.load()) return {};
   NotifyWatcher& watcher = *watching_.load(std::memory_order_acquire);
   watcher.drain();
   // What came between the look and the drain; behind it there may be more.
-  if (take(mode, what, taken)) watcher.tell();
-  return {};
+  Status status;
+  if (take(mode, what, taken)) {
+    watcher.tell();
+  } else {
+    status = untaken(mode, what, taken);
+    if (!taken->empty() || unreported_loss()) watcher.tell();
+  }
+  return status;
+}
+
+// Nothing was there: a loss counts now. Who was lost may have notified between the two looks.
+Status Window::untaken(TakeMode mode, const NotifyWait& what, Taken* taken) {
+  if (!lost_matters(what) || take(mode, what, taken)) return {};
+  return lost_waiting(what);
+}
+
+bool Window::unreported_loss() {
+  std::lock_guard lock(lost_mutex_);
+  return lost_reported_ < lost_.size();
 }
 
 Status Window::wait_notify(TakeMode mode, const NotifyWait& what, const Deadline& deadline,
@@ -289,7 +306,7 @@ Result<int> Window::notify_fileno() {
   if (Status status = usable(); !status.ok()) return status;
   std::lock_guard lock(sync_mutex_);
   if (!watcher_) {
-    auto watcher = NotifyWatcher::start(control_.header().doorbell, *board_);
+    auto watcher = NotifyWatcher::start(control_.header(), *board_, *peers_);
     if (!watcher.ok()) return watcher.status();
     watcher_ = watcher.take();
     watching_.store(watcher_.get(), std::memory_order_release);  // pairs with test_notify

@@ -11,13 +11,14 @@
 
 namespace hixl_rma {
 
-Result<std::unique_ptr<NotifyWatcher>> NotifyWatcher::start(Doorbell& doorbell,
-                                                            const NotifyBoard& board) {
+Result<std::unique_ptr<NotifyWatcher>> NotifyWatcher::start(ControlHeader& header,
+                                                            const NotifyBoard& board,
+                                                            PeerWatch& peers) {
   Descriptor event(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!event.valid()) {
     return Status::from_errno(StatusCode::kResourceExhausted, "eventfd failed", errno);
   }
-  std::unique_ptr<NotifyWatcher> watcher(new NotifyWatcher(doorbell, board, std::move(event)));
+  std::unique_ptr<NotifyWatcher> watcher(new NotifyWatcher(header, board, peers, std::move(event)));
   try {
     watcher->thread_ = std::thread([self = watcher.get()] {
       pthread_setname_np(pthread_self(), "hixl-watcher");
@@ -33,18 +34,24 @@ Result<std::unique_ptr<NotifyWatcher>> NotifyWatcher::start(Doorbell& doorbell,
 NotifyWatcher::~NotifyWatcher() {
   if (!thread_.joinable()) return;
   stop_.store(true, std::memory_order_relaxed);
-  wake_all(doorbell_);
+  wake_all(header_.doorbell);
   thread_.join();
+}
+
+// Both only grow.
+std::uint64_t NotifyWatcher::news() const {
+  return board_.arrivals() + header_.lost_count.load(std::memory_order_acquire);
 }
 
 void NotifyWatcher::watch() {
   while (!stop_.load(std::memory_order_relaxed)) {
-    Sleeper sleeper(doorbell_);
+    peers_.look();
+    Sleeper sleeper(header_.doorbell);
     {
       std::lock_guard lock(mutex_);
-      const std::uint64_t arrivals = board_.arrivals();
-      if (arrivals != told_) {
-        told_ = arrivals;
+      const std::uint64_t now = news();
+      if (now != told_) {
+        told_ = now;
         tell();
       }
     }
@@ -57,7 +64,7 @@ void NotifyWatcher::tell() { eventfd_write(event_.get(), 1); }
 void NotifyWatcher::drain() {
   std::lock_guard lock(mutex_);
   // Whoever drains looks once more: what has arrived by now needs no telling.
-  told_ = board_.arrivals();
+  told_ = news();
   eventfd_t count = 0;
   eventfd_read(event_.get(), &count);
 }

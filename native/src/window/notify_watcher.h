@@ -10,15 +10,18 @@
 #include "base/descriptor.h"
 #include "base/doorbell.h"
 #include "hixl_rma/status.h"
+#include "window/control_layout.h"
 #include "window/notify_board.h"
+#include "window/peer_watch.h"
 
 namespace hixl_rma {
 
 /// Makes arriving notifications visible to select, poll and event loops: one thread sleeps on the
-/// doorbell and makes an eventfd readable whenever a total has changed.
+/// doorbell and makes an eventfd readable whenever a total has changed or a rank was lost.
 class NotifyWatcher {
  public:
-  static Result<std::unique_ptr<NotifyWatcher>> start(Doorbell& doorbell, const NotifyBoard& board);
+  static Result<std::unique_ptr<NotifyWatcher>> start(ControlHeader& header,
+                                                      const NotifyBoard& board, PeerWatch& peers);
   NotifyWatcher(const NotifyWatcher&) = delete;
   NotifyWatcher& operator=(const NotifyWatcher&) = delete;
   ~NotifyWatcher();
@@ -30,15 +33,17 @@ class NotifyWatcher {
   void tell();
 
  private:
-  NotifyWatcher(Doorbell& doorbell, const NotifyBoard& board, Descriptor event)
-      : doorbell_(doorbell), board_(board), event_(std::move(event)) {}
+  NotifyWatcher(ControlHeader& header, const NotifyBoard& board, PeerWatch& peers, Descriptor event)
+      : header_(header), board_(board), peers_(peers), event_(std::move(event)) {}
   void watch();
+  [[nodiscard]] std::uint64_t news() const;
 
-  Doorbell& doorbell_;
+  ControlHeader& header_;
   const NotifyBoard& board_;
+  PeerWatch& peers_;
   Descriptor event_;
   std::mutex mutex_;
-  std::uint64_t told_ = 0;  // arrivals that the descriptor was made readable for, or that were seen
+  std::uint64_t told_ = 0;  // news that the descriptor was made readable for, or that were seen
   std::atomic<bool> stop_{false};
   std::thread thread_;
 };

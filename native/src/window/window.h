@@ -398,6 +398,8 @@ class Window {
   Status lost_waiting(const NotifyWait& what);
   Status notify_timeout(const NotifyWait& what, TakeMode mode);
 
+  Status untaken(TakeMode mode, const NotifyWait& what, Taken* taken);
+  bool unreported_loss();
   // teardown.cc
   void quiesce();
   void withdraw_memory();
