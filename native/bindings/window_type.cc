@@ -6,6 +6,7 @@
 
 #include <new>
 #include <string>
+#include <thread>
 
 #include "bindings/window_object.h"
 
@@ -17,10 +18,18 @@ namespace {
 constexpr long kMaxNotifications = 65'536;
 
 bool interrupted() {
+  if (PyGILState_GetThisThreadState() == nullptr) return false;  // a thread of our own
   const PyGILState_STATE state = PyGILState_Ensure();
   const bool raised = PyErr_CheckSignals() != 0;
   PyGILState_Release(state);
   return raised;
+}
+
+// With the GIL or without it: who has it lets other threads have it meanwhile.
+void pause(Nanoseconds span) {
+  PyThreadState* state = PyGILState_Check() != 0 ? PyEval_SaveThread() : nullptr;
+  std::this_thread::sleep_for(span);
+  if (state != nullptr) PyEval_RestoreThread(state);
 }
 
 Bytes to_bytes(const py::bytes& object) {
@@ -78,7 +87,9 @@ PyObject* prepare_method(PyObject* self, PyObject* const* args, Py_ssize_t count
     options.wait.interrupted = interrupted;
     options.wait.give_lock = GilForAGlance::give;
     options.wait.take_lock = GilForAGlance::take;
-    object->default_timeout = py::cast<double>(py::handle(values[7]));
+    options.wait.pause = pause;
+    options.wait.seconds = py::cast<double>(py::handle(values[7]));
+    object->default_timeout = options.wait.seconds;
     if (notifications < 1 || notifications > kMaxNotifications) {
       return raise_error(StatusCode::kInvalidArgument, "notifications must be in 1 to 65536",
                          "create");

@@ -18,11 +18,11 @@ import numpy as np
 import pytest
 
 import hixl_rma as rma
-from hixl_rma.bootstrap import LocalBootstrap
+from hixl_rma.bootstrap import Deadline, LocalBootstrap
 from support.threads import Worker
 from support.windows import ALLOCATE, Kind, environment
 
-LONG = 50  # [s] a time-out that no passing test comes near
+LONG = 20  # [s] a time-out that no passing test comes near
 NOTICED = 1.0  # [s] what is promised
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -30,27 +30,31 @@ VICTIM = """
 import os, signal, sys, threading, time
 import numpy as np
 import hixl_rma as rma
-from hixl_rma.bootstrap import LocalBootstrap
-from support.victims import make_window
+from hixl_rma.bootstrap import Deadline, LocalBootstrap
+from support.victims import LONG, make_window
 from support.windows import Kind
 
 rank, size = int(sys.argv[2]), int(sys.argv[3])
 kind = Kind(*sys.argv[4].split(":")) if sys.argv[4] else Kind("allocate")
 with LocalBootstrap(sys.argv[1], rank, size) as bootstrap:
-    win = make_window(kind, bootstrap)
+    bootstrap.allgather(b"", Deadline(LONG))
+    win = make_window(kind, bootstrap, int(sys.argv[6]))
     exec(sys.argv[5])
     print("ready", flush=True)
+    for line in sys.stdin:
+        exec(line)
+        print("ready", flush=True)
     while True:
         signal.pause()
 """
 
 
-def make_window(kind: Kind, bootstrap: LocalBootstrap) -> rma.Window:
-    """Make a window of 4096 bytes and 8 notifications."""
+def make_window(kind: Kind, bootstrap: LocalBootstrap, nbytes: int) -> rma.Window:
+    """Make a window of bytes and 8 notifications."""
     with environment(HIXL_RMA_TRANSPORTS=kind.transports):
         if kind.flavour == "create":
-            return rma.Window.create(np.zeros(4096, "u1"), comm=bootstrap, notifications=8)
-        return rma.Window.allocate(4096, comm=bootstrap, notifications=8)
+            return rma.Window.create(np.zeros(nbytes, "u1"), comm=bootstrap, notifications=8)
+        return rma.Window.allocate(nbytes, comm=bootstrap, notifications=8)
 
 
 def start_rank(program: str, *arguments: str) -> subprocess.Popen[str]:
@@ -58,8 +62,22 @@ def start_rank(program: str, *arguments: str) -> subprocess.Popen[str]:
     environ = dict(os.environ)
     environ["PYTHONPATH"] = os.pathsep.join([str(TESTS), environ.get("PYTHONPATH", "")])
     return subprocess.Popen(
-        [sys.executable, "-c", program, *arguments], env=environ, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", program, *arguments],
+        env=environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
+
+
+def end_rank(process: subprocess.Popen[str]) -> None:
+    """Kill it, whatever state it is in, and give its pipes back."""
+    process.kill()
+    process.wait()
+    for pipe in (process.stdin, process.stdout):
+        assert pipe is not None
+        with contextlib.suppress(BrokenPipeError):
+            pipe.close()
 
 
 class _Left(Exception):
@@ -79,6 +97,8 @@ class Group:
         Statements that each other rank runs before it says that it is ready.
     kind : Kind
         Which window, over which transport.
+    nbytes : int
+        Bytes of it on each rank.
     """
 
     def __init__(
@@ -87,19 +107,19 @@ class Group:
         size: int = 2,
         victim_does: str = "",
         kind: Kind = ALLOCATE,
+        nbytes: int = 4096,
     ) -> None:
         job = f"death-{uuid.uuid4()}"
         transport = f"{kind.flavour}:{kind.transports}" if kind.transports else ""
         self.victims = {}
         for rank in range(1, size):
-            process = start_rank(VICTIM, job, str(rank), str(size), transport, victim_does)
-            assert process.stdout is not None
-            stack.callback(process.stdout.close)
-            stack.callback(process.wait)
-            stack.callback(process.kill)
+            arguments = (job, str(rank), str(size), transport, victim_does, str(nbytes))
+            process = start_rank(VICTIM, *arguments)
+            stack.callback(end_rank, process)
             self.victims[rank] = process
         self.bootstrap = stack.enter_context(LocalBootstrap(job, 0, size))
-        self.win = make_window(kind, self.bootstrap)
+        self.bootstrap.allgather(b"", Deadline(LONG))  # whatever the default time-out is
+        self.win = make_window(kind, self.bootstrap, nbytes)
         stack.callback(self._leave)
 
     def _leave(self) -> None:
@@ -116,6 +136,13 @@ class Group:
         for process in self.victims.values():
             assert process.stdout is not None
             assert process.stdout.readline() == "ready\n"
+
+    def tell(self, statement: str, rank: int = 1) -> None:
+        """Have a rank run one more statement, after which it says again that it is ready."""
+        pipe = self.victims[rank].stdin
+        assert pipe is not None
+        pipe.write(statement + "\n")
+        pipe.flush()
 
     def kill(self, rank: int = 1) -> float:
         """Kill a rank and return when."""

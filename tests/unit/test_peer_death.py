@@ -14,7 +14,7 @@ import pytest
 
 import hixl_rma as rma
 from support.threads import Worker
-from support.victims import LONG, NOTICED, VICTIM, Group, start_rank
+from support.victims import LONG, NOTICED, VICTIM, Group, end_rank, start_rank
 
 
 @pytest.fixture
@@ -194,15 +194,13 @@ def test_a_stopped_rank_is_not_lost(group):
 def test_nothing_is_left_in_shared_memory_when_all_ranks_are_killed():
     before = set(Path("/dev/shm").iterdir())
     job = f"death-{uuid.uuid4()}"
-    ranks = [start_rank(VICTIM, job, str(rank), "3", "", "") for rank in range(3)]
+    ranks = [start_rank(VICTIM, job, str(rank), "3", "", "", "4096") for rank in range(3)]
     try:
         for process in ranks:
             assert process.stdout.readline() == "ready\n"
     finally:
         for process in ranks:
-            process.kill()
-            process.wait()
-            process.stdout.close()
+            end_rank(process)
     left = set(Path("/dev/shm").iterdir()) - before
     assert [path for path in left if "hixl" in path.name] == []
 

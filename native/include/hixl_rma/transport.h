@@ -25,6 +25,7 @@ namespace hixl_rma {
 struct Doorbell;
 struct StripeLock;
 class Deadline;
+class Patience;
 
 /// Constant after the probe.
 struct Capabilities {
@@ -51,6 +52,7 @@ struct Capabilities {
 struct RegionSync {
   StripeLock* stripes = nullptr;  ///< lock table of the accumulate family
   std::uint32_t holder = 0;       ///< who this process is in a stripe lock word
+  Patience* patience = nullptr;   ///< bounds the waits for stripe locks; null: nothing does
   Doorbell* doorbell = nullptr;   ///< rung after a notify
   /// Memory that may be withdrawn while an origin writes: generation now, the one this import
   /// stands for, and this origin's in-flight word (DESIGN: never write late).

@@ -7,12 +7,17 @@
 #include <mutex>
 #include <utility>
 
+#include "base/patience.h"
+#include "hixl_rma/status.h"
+
 namespace hixl_rma {
 
 /// One lock of a window's table, in control memory. Whoever executes an operation of the accumulate
 /// family holds the lock of the stripe it touches, one at a time, so that owner, shm origin, cma
 /// origin and progress thread are atomic against each other.
-/// The word names its holder (0 = free), so that the lock of a dead one can be told.
+/// The word names its holder (0 = free), so that whoever needs the lock of a dead one takes it
+/// over. What the dead one was doing under it is half done: bytes of unfinished operations are
+/// undefined.
 struct alignas(64) StripeLock {
   std::atomic<std::uint32_t> holder;
 };
@@ -24,15 +29,16 @@ constexpr std::size_t stripe_of(std::uint64_t offset) {
   return static_cast<std::size_t>(offset / kStripeBytes) % kStripeCount;
 }
 
-/// Spins, then yields, then sleeps 50 us at a time: the holder may have lost its core.
-void lock_stripe_slow(StripeLock& stripe, std::uint32_t holder);
+/// Spins, then yields, then pauses: the holder may have lost its core. Errors: of the patience.
+Status lock_stripe_slow(StripeLock& stripe, std::uint32_t holder, Patience* patience);
 
-inline void lock_stripe(StripeLock& stripe, std::uint32_t holder) {
+inline Status lock_stripe(StripeLock& stripe, std::uint32_t holder, Patience* patience = nullptr) {
   std::uint32_t free = 0;
   if (!stripe.holder.compare_exchange_strong(free, holder, std::memory_order_acquire,
-                                             std::memory_order_relaxed)) {
-    lock_stripe_slow(stripe, holder);
+                                             std::memory_order_relaxed)) [[unlikely]] {
+    return lock_stripe_slow(stripe, holder, patience);
   }
+  return {};
 }
 
 inline void unlock_stripe(StripeLock& stripe) {
@@ -40,32 +46,30 @@ inline void unlock_stripe(StripeLock& stripe) {
 }
 
 /// Spins for a moment and gives up: for threads that have others to serve meanwhile.
-bool try_lock_stripe(StripeLock& stripe, std::uint32_t holder);
+bool try_lock_stripe(StripeLock& stripe, std::uint32_t holder, Patience* patience = nullptr);
+
+/// A lock table, and who takes locks of it with how much patience (null: without end).
+struct StripeUser {
+  StripeLock* table = nullptr;
+  std::uint32_t holder = 0;
+  Patience* patience = nullptr;
+};
 
 /// Holds the lock, or the two locks, that [offset, offset + nbytes) needs; nbytes <= kStripeBytes.
+/// Check locked() before touching what they guard.
 class StripeGuard {
  public:
-  StripeGuard(StripeLock* table, std::uint32_t holder, std::uint64_t offset, std::size_t nbytes) {
-    if (table == nullptr) return;
+  StripeGuard(const StripeUser& user, std::uint64_t offset, std::size_t nbytes) {
+    if (user.table == nullptr) return;
     const auto [first, last] = stripes_of(offset, nbytes);
-    first_ = &table[first];
-    lock_stripe(*first_, holder);
-    if (last != first) {
-      second_ = &table[last];
-      lock_stripe(*second_, holder);
-    }
+    if (lock(user, first, &first_) && last != first) (void)lock(user, last, &second_);
   }
-  /// The same without waiting long: see locked().
-  StripeGuard(StripeLock* table, std::uint32_t holder, std::uint64_t offset, std::size_t nbytes,
+  /// The same without waiting long.
+  StripeGuard(const StripeUser& user, std::uint64_t offset, std::size_t nbytes,
               std::try_to_lock_t) {
-    if (table == nullptr) return;
+    if (user.table == nullptr) return;
     const auto [first, last] = stripes_of(offset, nbytes);
-    locked_ = try_lock_stripe(table[first], holder);
-    if (!locked_) return;
-    first_ = &table[first];
-    if (last == first) return;
-    locked_ = try_lock_stripe(table[last], holder);
-    if (locked_) second_ = &table[last];
+    if (try_lock(user, first, &first_) && last != first) (void)try_lock(user, last, &second_);
   }
   StripeGuard(const StripeGuard&) = delete;
   StripeGuard& operator=(const StripeGuard&) = delete;
@@ -74,8 +78,21 @@ class StripeGuard {
     if (first_ != nullptr) unlock_stripe(*first_);
   }
   [[nodiscard]] bool locked() const { return locked_; }
+  /// Why it is not locked; Ok where it was only tried.
+  [[nodiscard]] const Status& failure() const { return failure_; }
 
  private:
+  bool lock(const StripeUser& user, std::size_t index, StripeLock** kept) {
+    failure_ = lock_stripe(user.table[index], user.holder, user.patience);
+    locked_ = failure_.ok();
+    if (locked_) *kept = &user.table[index];
+    return locked_;
+  }
+  bool try_lock(const StripeUser& user, std::size_t index, StripeLock** kept) {
+    locked_ = try_lock_stripe(user.table[index], user.holder, user.patience);
+    if (locked_) *kept = &user.table[index];
+    return locked_;
+  }
   // Ascending by table index: no deadlock.
   static std::pair<std::size_t, std::size_t> stripes_of(std::uint64_t offset, std::size_t nbytes) {
     const std::size_t first = stripe_of(offset);
@@ -86,6 +103,7 @@ class StripeGuard {
   StripeLock* first_ = nullptr;
   StripeLock* second_ = nullptr;
   bool locked_ = true;
+  Status failure_;
 };
 
 /// Elements of `element` bytes from `offset` on that can be done under one StripeGuard: up to the

@@ -92,7 +92,7 @@ Result<std::unique_ptr<Window>> Window::prepare(std::shared_ptr<Engine> engine,
       std::make_unique<PeerWatch>(window->control_, static_cast<std::size_t>(options.size));
   window->options_.wait.peers = window->peers_.get();
   window->lock_ = std::make_unique<WindowLock>(window->control_links_, window->control_,
-                                               window->layout_, options.rank);
+                                               window->layout_, options.rank, window->short_waits_);
   return window;
 }
 
@@ -137,6 +137,7 @@ Status Window::register_regions() {
   RegionSync sync;
   sync.stripes = header.stripes.data();
   sync.holder = static_cast<std::uint32_t>(options_.rank) + 1;
+  sync.patience = &short_waits_;
   sync.doorbell = &header.doorbell;
   control_region_->bind(sync);
   if (options_.nbytes > 0) {
@@ -221,13 +222,14 @@ Status Window::connect_rank(int peer_rank, const Described& described, const Dea
 }
 
 // Where the peer's control memory is mapped, what synchronises its regions is reached by pointer.
-RegionSync Window::sync_with(int peer_rank) const {
+RegionSync Window::sync_with(int peer_rank) {
   const Link& to = link(peer_rank);
   const RemoteRegion& control =
       *to.control_regions.regions[static_cast<std::size_t>(to.control_transport)];
   std::byte* base = control.mapped();
   RegionSync sync;
   sync.holder = static_cast<std::uint32_t>(options_.rank) + 1;
+  sync.patience = &short_waits_;
   if (base == nullptr) return sync;
   auto& header = *reinterpret_cast<ControlHeader*>(base);
   auto& mine =

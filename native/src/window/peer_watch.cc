@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "window/peer_watch.h"
 
+#include <algorithm>
 #include <ctime>
 #include <utility>
 
@@ -40,6 +41,19 @@ void PeerWatch::look() {
     processes_[i].reset();
     ended(ranks_[i]);
   }
+}
+
+bool PeerWatch::look_at(int rank) {
+  if (has_ended(rank)) return true;
+  {
+    std::lock_guard lock(mutex_);
+    const auto found = std::ranges::find(ranks_, rank);
+    if (found == ranks_.end()) return false;
+    PeerProcess* process = processes_[static_cast<std::size_t>(found - ranks_.begin())].get();
+    if (process == nullptr || !process->gone()) return false;
+  }
+  ended(rank);
+  return true;
 }
 
 void PeerWatch::ended(int rank) {

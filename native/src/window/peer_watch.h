@@ -31,6 +31,8 @@ class PeerWatch {
   void ended(int rank);
   /// Whether its process is known to have ended. One that left the window may live on.
   [[nodiscard]] bool has_ended(int rank) const { return known(rank).end.load() != End::kNone; }
+  /// The same, after a look at this process. One system call.
+  bool look_at(int rank);
   /// Whether it is known to have ended before it could say that the rank leaves.
   [[nodiscard]] bool was_silent(int rank) const { return known(rank).end.load() == End::kSilent; }
 

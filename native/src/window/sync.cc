@@ -305,9 +305,22 @@ Status Window::lost_holder(int target, bool exclusive) {
   return {};
 }
 
+// What ranks that died left undone in the lock's queue, once for each news of a death.
+Status Window::recover_lock(int target, std::uint64_t* known_losses, const Deadline& deadline) {
+  refresh_lost();
+  const std::uint64_t losses = lost_seen_.load(std::memory_order_relaxed);
+  if (losses == *known_losses) return {};
+  *known_losses = losses;
+  return lock_->recover(static_cast<std::size_t>(target), deadline);
+}
+
 Status Window::lock_one(int target, bool exclusive, const Deadline& deadline) {
   const auto wait = [&](const std::function<bool()>& granted) -> Status {
+    std::uint64_t known_losses = 0;
     for (;;) {
+      if (Status status = recover_lock(target, &known_losses, deadline); !status.ok())
+        return status;
+      if (granted()) return {};
       if (Status status = lost_holder(target, exclusive); !status.ok()) return status;
       const WaitEnd end = wait_until(WaitKind::kLock, target, deadline, [&] {
         return granted() || closing_.load(std::memory_order_relaxed) || news_of_loss();
@@ -318,7 +331,7 @@ Status Window::lock_one(int target, bool exclusive, const Deadline& deadline) {
       if (Status status = waited(end); !status.ok()) return status.with_peer(target);
     }
   };
-  return lock_->acquire(static_cast<std::size_t>(target), exclusive, wait);
+  return lock_->acquire(static_cast<std::size_t>(target), exclusive, deadline, wait);
 }
 
 Status Window::lock(int target, bool exclusive, const Deadline& deadline) {

@@ -28,6 +28,11 @@ struct WaitPolicy {
   /// GIL): the wait keeps it for a glance. give_lock returns null where the caller holds none.
   void* (*give_lock)() = nullptr;
   void (*take_lock)(void*) = nullptr;
+  /// Bounds waits that were given no time-out [s]; negative: nothing does.
+  double seconds = -1;
+  /// Sleeps so long and lets other threads of the program run meanwhile, whatever locks of the
+  /// language the caller has; null: just sleeps.
+  void (*pause)(Nanoseconds span) = nullptr;
 };
 
 /// The caller's lock is given away for the lifetime of the object.

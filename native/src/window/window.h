@@ -20,6 +20,7 @@
 #include "window/epochs.h"
 #include "window/notify_board.h"
 #include "window/peer_watch.h"
+#include "window/short_waits.h"
 #include "window/statistics.h"
 #include "window/strided.h"
 #include "window/waiting.h"
@@ -264,6 +265,7 @@ class Window {
   };
 
  private:
+  friend class ShortWaits;
   struct Link {
     std::shared_ptr<Peer> peer;
     ImportedRegion control_regions;
@@ -326,7 +328,7 @@ class Window {
   Status register_regions();
   Status connect_rank(int peer_rank, const Described& described, const Deadline& deadline);
   struct Choice;
-  [[nodiscard]] RegionSync sync_with(int peer_rank) const;
+  [[nodiscard]] RegionSync sync_with(int peer_rank);
   Status settle_rank(int peer_rank, const Deadline& deadline);
   Status import_data(int peer_rank, const Deadline& deadline);
   [[nodiscard]] std::string refusal(std::size_t transport, const Choice& choice) const;
@@ -383,6 +385,7 @@ class Window {
   Status waited(WaitEnd end) const;
   Status lost_holder(int target, bool exclusive);
   Status lock_one(int target, bool exclusive, const Deadline& deadline);
+  Status recover_lock(int target, std::uint64_t* known_losses, const Deadline& deadline);
   [[nodiscard]] Status first_lost(std::span<const int> group);
   [[nodiscard]] Status any_lost();
   Status complete_outstanding(const Deadline& deadline);
@@ -395,11 +398,11 @@ class Window {
   [[nodiscard]] bool all_others_lost() const;
   bool take(TakeMode mode, const NotifyWait& what, Taken* taken);
   bool lost_matters(const NotifyWait& what);
+  Status untaken(TakeMode mode, const NotifyWait& what, Taken* taken);
+  bool unreported_loss();
   Status lost_waiting(const NotifyWait& what);
   Status notify_timeout(const NotifyWait& what, TakeMode mode);
 
-  Status untaken(TakeMode mode, const NotifyWait& what, Taken* taken);
-  bool unreported_loss();
   // teardown.cc
   void quiesce();
   void withdraw_memory();
@@ -424,6 +427,7 @@ class Window {
   std::shared_ptr<SharedSegment> segment_;
   std::byte* memory_ = nullptr;
   ControlView control_;
+  ShortWaits short_waits_{*this};
   std::unique_ptr<PeerWatch> peers_;  // outlives the regions, whose threads may ask it
   std::unique_ptr<LocalRegion> control_region_;
   std::unique_ptr<LocalRegion> data_region_;

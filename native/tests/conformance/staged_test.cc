@@ -301,7 +301,7 @@ TEST(Staged, a_stripe_that_somebody_holds_delays_its_own_lane_alone) {
   Owner owner;
   const Origin waits(owner.key());
   const Origin goes(owner.key());
-  lock_stripe(owner.stripes[0], 77);
+  ASSERT_OK(lock_stripe(owner.stripes[0], 77));
   const std::uint64_t one = 1;
   Completion added;
   ASSERT_EQ(waits.post_add(&one, 0, 1, added).state, Post::kPending);
@@ -320,7 +320,7 @@ TEST(Staged, a_stripe_that_somebody_holds_delays_its_own_lane_alone) {
 TEST(Staged, a_local_flush_waits_for_the_callers_memory_and_not_for_the_target) {
   Owner owner;
   const Origin origin(owner.key());
-  lock_stripe(owner.stripes[0], 77);
+  ASSERT_OK(lock_stripe(owner.stripes[0], 77));
   const std::uint64_t one = 1;
   Completion posts;
   ASSERT_EQ(origin.post_add(&one, 0, 1, posts).state, Post::kPending);
@@ -347,7 +347,7 @@ TEST(Staged, a_local_flush_waits_for_the_callers_memory_and_not_for_the_target) 
 TEST(Staged, an_owner_that_leaves_fails_what_is_outstanding_and_takes_up_nothing) {
   Owner owner;
   const Origin origin(owner.key());
-  lock_stripe(owner.stripes[0], 77);  // by somebody who never gives it back
+  ASSERT_OK(lock_stripe(owner.stripes[0], 77));  // by somebody who never gives it back
   const std::uint64_t one = 1;
   Completion added;
   std::deque<Completion> puts(40);
@@ -415,7 +415,7 @@ TEST(Staged, a_canceled_put_is_not_taken_up_afterwards) {
   const Bytes data(64, std::byte{7});
   {
     const Origin origin(owner.key());
-    lock_stripe(owner.stripes[0], 77);
+    ASSERT_OK(lock_stripe(owner.stripes[0], 77));
     const std::uint64_t one = 1;
     Completion posts;
     ASSERT_EQ(origin.post_add(&one, 0, 1, posts).state, Post::kPending);

@@ -9,7 +9,9 @@
 #include <thread>
 #include <vector>
 
+#include "support/impatience.h"
 #include "support/patience.h"
+#include "support/status_assert.h"
 
 namespace hixl_rma {
 namespace {
@@ -25,7 +27,7 @@ TEST(StripeLock, only_one_holder_is_inside) {
   for (std::uint32_t t = 1; t <= kThreads; ++t) {
     threads.emplace_back([&, t] {
       for (int i = 0; i < times; ++i) {
-        const StripeGuard guard(table.data(), t, 64, 8);
+        const StripeGuard guard({table.data(), t}, 64, 8);
         EXPECT_EQ(table[0].holder.load(), t);
         ++plain;
       }
@@ -39,7 +41,7 @@ TEST(StripeLock, only_one_holder_is_inside) {
 TEST(StripeLock, an_element_across_stripes_holds_both_locks) {
   Table table{};
   {
-    const StripeGuard guard(table.data(), 7, kStripeBytes - 4, 8);
+    const StripeGuard guard({table.data(), 7}, kStripeBytes - 4, 8);
     EXPECT_EQ(table[0].holder.load(), 7U);
     EXPECT_EQ(table[1].holder.load(), 7U);
     EXPECT_EQ(table[2].holder.load(), 0U);
@@ -49,23 +51,23 @@ TEST(StripeLock, an_element_across_stripes_holds_both_locks) {
 }
 
 TEST(StripeLock, nothing_is_locked_without_a_table) {
-  const StripeGuard guard(nullptr, 1, 0, 8);
+  const StripeGuard guard({nullptr, 1}, 0, 8);
   SUCCEED();
 }
 
 TEST(StripeLock, no_bytes_hold_the_lock_of_their_place) {
   Table table{};
-  const StripeGuard guard(table.data(), 3, kStripeBytes, 0);
+  const StripeGuard guard({table.data(), 3}, kStripeBytes, 0);
   EXPECT_EQ(table[0].holder.load(), 0U);
   EXPECT_EQ(table[1].holder.load(), 3U);
 }
 
 TEST(StripeLock, two_locks_are_taken_in_the_order_of_the_table) {
   Table table{};
-  lock_stripe(table[0], 1);
+  ASSERT_OK(lock_stripe(table[0], 1));
   std::thread other([&] {
     // Across the end of the table: its last stripe and the first one again.
-    const StripeGuard guard(table.data(), 2, kStripeBytes * kStripeCount - 4, 8);
+    const StripeGuard guard({table.data(), 2}, kStripeBytes * kStripeCount - 4, 8);
     EXPECT_EQ(table[kStripeCount - 1].holder.load(), 2U);
   });
   const Deadline deadline = Deadline::after(std::chrono::milliseconds(20));
@@ -73,6 +75,69 @@ TEST(StripeLock, two_locks_are_taken_in_the_order_of_the_table) {
   unlock_stripe(table[0]);
   other.join();
   EXPECT_EQ(table[0].holder.load(), 0U);
+}
+
+TEST(StripeLock, the_lock_of_a_dead_holder_is_taken_over) {
+  Table table{};
+  testing::Mourner patience;
+  ASSERT_OK(lock_stripe(table[0], 7));
+  ASSERT_OK(lock_stripe(table[1], 7));
+  patience.bury(7);
+  {
+    const StripeGuard guard({table.data(), 2, &patience}, kStripeBytes - 4, 8);
+    ASSERT_TRUE(guard.locked());
+    EXPECT_EQ(table[0].holder.load(), 2U);
+    EXPECT_EQ(table[1].holder.load(), 2U);
+  }
+  EXPECT_EQ(table[0].holder.load(), 0U);
+  EXPECT_EQ(table[1].holder.load(), 0U);
+}
+
+TEST(StripeLock, who_must_not_wait_takes_over_the_lock_of_a_dead_holder_too) {
+  Table table{};
+  testing::Mourner patience;
+  ASSERT_OK(lock_stripe(table[0], 7));
+  EXPECT_FALSE(StripeGuard({table.data(), 2, &patience}, 0, 8, std::try_to_lock).locked());
+  patience.bury(7);
+  EXPECT_TRUE(StripeGuard({table.data(), 2, &patience}, 0, 8, std::try_to_lock).locked());
+}
+
+TEST(StripeLock, the_lock_of_a_dead_holder_is_taken_over_by_one_alone) {
+  Table table{};
+  testing::Mourner patience;
+  patience.bury(7);
+  std::uint64_t plain = 0;  // TSan sees a second one at once
+  const int times = testing::rounds(300, 50);
+  constexpr std::uint32_t kThreads = 4;
+  std::vector<std::thread> threads;
+  for (std::uint32_t t = 1; t <= kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < times; ++i) {
+        ASSERT_OK(lock_stripe(table[0], t, &patience));
+        ++plain;
+        table[0].holder.store(i % 10 == 0 ? 7 : 0, std::memory_order_release);  // 7: died inside
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(plain, kThreads * static_cast<std::uint64_t>(times));
+}
+
+TEST(StripeLock, a_holder_that_stands_still_is_waited_for_as_long_as_the_patience_lasts) {
+  Table table{};
+  testing::Mourner patience{std::chrono::milliseconds(20)};
+  ASSERT_OK(lock_stripe(table[1], 7));
+  const auto begin = Clock::now();
+  {
+    const StripeGuard guard({table.data(), 2, &patience}, kStripeBytes - 4, 8);
+    EXPECT_FALSE(guard.locked());
+    EXPECT_CODE(guard.failure(), StatusCode::kTimeout);
+  }
+  EXPECT_GE(Clock::now() - begin, std::chrono::milliseconds(20));
+  EXPECT_EQ(table[0].holder.load(), 0U);  // the first of the two was given back
+  EXPECT_EQ(table[1].holder.load(), 7U);
+  unlock_stripe(table[1]);
+  EXPECT_TRUE(StripeGuard({table.data(), 2, &patience}, kStripeBytes - 4, 8).locked());
 }
 
 TEST(StripeLock, stripes_repeat_after_the_table) {

@@ -6,76 +6,20 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
-#include <deque>
-#include <memory>
 #include <mutex>
 #include <random>
 #include <thread>
 #include <vector>
 
-#include "hixl_rma/engine.h"
-#include "support/control_memory.h"
+#include "support/lock_ranks.h"
 #include "support/patience.h"
 #include "support/status_assert.h"
 
 namespace hixl_rma {
 namespace {
 
-using testing::ControlMemory;
+using Ranks = testing::LockRanks;
 using testing::rounds;
-
-/// Control memory and lock of several ranks, all reached by load and store.
-class Ranks {
- public:
-  explicit Ranks(std::size_t size) {
-    EngineOptions options;
-    options.registry = transport_registry().first(1);
-    engine_ = Engine::create(options).take();
-    for (std::size_t rank = 0; rank < size; ++rank) {
-      memory_.emplace_back(size, 0);
-      regions_.emplace_back(memory_.back().data(), memory_.back().layout().nbytes(), nullptr);
-      regions_.back().bind({.doorbell = &memory_.back().view().header().doorbell});
-    }
-    for (MappedRegion& region : regions_) links_.emplace_back(*engine_, endpoint_, region);
-    for (std::size_t rank = 0; rank < size; ++rank) {
-      locks_.emplace_back(links_, memory_[rank].view(), memory_[rank].layout(),
-                          static_cast<int>(rank));
-    }
-  }
-
-  Status acquire(std::size_t rank, std::size_t target, bool exclusive,
-                 const Deadline& deadline = testing::soon()) {
-    return locks_[rank].acquire(target, exclusive, [&](const std::function<bool()>& ready) {
-      return wait(ready, deadline);
-    });
-  }
-  Status release(std::size_t rank, std::size_t target, bool exclusive) {
-    return locks_[rank].release(target, exclusive);
-  }
-  [[nodiscard]] std::uint64_t state(std::size_t target) const {
-    return memory_[target].view().header().lock_state.load();
-  }
-  [[nodiscard]] std::uint64_t waiters(std::size_t target) const { return state(target) >> 32; }
-  [[nodiscard]] std::uint64_t shared_word(std::size_t target, std::size_t rank) const {
-    return memory_[target].view().peer(rank).lock_shared.load();
-  }
-
- private:
-  static Status wait(const std::function<bool()>& ready, const Deadline& deadline) {
-    while (!ready()) {
-      if (deadline.expired()) return Status::error(StatusCode::kTimeout, "no lock in time");
-      std::this_thread::yield();
-    }
-    return {};
-  }
-
-  std::shared_ptr<Engine> engine_;
-  MappedEndpoint endpoint_;
-  std::deque<ControlMemory> memory_;
-  std::deque<MappedRegion> regions_;
-  std::vector<ControlLink> links_;
-  std::deque<WindowLock> locks_;
-};
 
 TEST(WindowLock, an_exclusive_holder_keeps_everybody_else_out) {
   Ranks ranks(3);

@@ -12,7 +12,6 @@
 #include <mutex>
 #include <system_error>
 
-#include "base/stripe_lock.h"
 #include "base/wire.h"
 #include "transport/cma/factory.h"
 #include "transport/cma/in_flight.h"
@@ -20,6 +19,7 @@
 #include "transport/cma/process_copy.h"
 #include "transport/common/process_facts.h"
 #include "transport/common/staged_operand.h"
+#include "transport/common/stripes.h"
 
 namespace hixl_rma {
 namespace {
@@ -100,7 +100,8 @@ Status withdrawn() {
 PostResult CmaEndpoint::move(RemoteRegion& region, CopyDirection direction,
                              std::span<const Piece> pieces) {
   auto& remote = static_cast<CmaRemoteRegion&>(region);
-  std::lock_guard lock(remote.mutex());
+  std::unique_lock lock(remote.mutex(), std::defer_lock);
+  if (Status status = lock_with(region.sync().patience, lock); !status.ok()) return status;
   const InFlight in_flight(region.sync());
   if (!in_flight.current()) return withdrawn();
   if (Status status = copier_->copy(pid_, direction, remote.base(), pieces); !status.ok()) {
@@ -128,7 +129,8 @@ PostResult CmaEndpoint::accumulate(RemoteRegion& region, const Accumulate& opera
   const std::size_t element = size_of(operation.type);
   const ReduceFunction apply = reduce_function(operation.type, operation.op);
   if (apply == nullptr) return Status::error(StatusCode::kInvalidType, "no such reduction");
-  std::lock_guard lock(static_cast<CmaRemoteRegion&>(region).mutex());
+  std::unique_lock lock(static_cast<CmaRemoteRegion&>(region).mutex(), std::defer_lock);
+  if (Status locked = lock_with(region.sync().patience, lock); !locked.ok()) return locked;
   const InFlight in_flight(region.sync());
   if (!in_flight.current()) return withdrawn();
   alignas(64) std::array<std::byte, kStripeBytes> values;
@@ -136,7 +138,8 @@ PostResult CmaEndpoint::accumulate(RemoteRegion& region, const Accumulate& opera
   std::uint64_t offset = operation.offset;
   for (std::size_t done = 0; done < operation.count;) {
     const std::size_t n = elements_in_stripe(offset, element, operation.count - done);
-    const StripeGuard guard(region.sync().stripes, region.sync().holder, offset, n * element);
+    const StripeGuard guard(stripe_user(region.sync()), offset, n * element);
+    if (!guard.locked()) return guard.failure();
     const std::byte* with = operand.at(done * element, n * element);
     Status status = read(region, values.data(), offset, n * element);
     if (status.ok() && operation.result != nullptr) {
@@ -156,10 +159,12 @@ PostResult CmaEndpoint::accumulate(RemoteRegion& region, const Accumulate& opera
 PostResult CmaEndpoint::swap_element(RemoteRegion& region, const ElementSwap& operation,
                                      Completion*) {
   const std::size_t element = size_of(operation.type);
-  std::lock_guard lock(static_cast<CmaRemoteRegion&>(region).mutex());
+  std::unique_lock lock(static_cast<CmaRemoteRegion&>(region).mutex(), std::defer_lock);
+  if (Status locked = lock_with(region.sync().patience, lock); !locked.ok()) return locked;
   const InFlight in_flight(region.sync());
   if (!in_flight.current()) return withdrawn();
-  const StripeGuard guard(region.sync().stripes, region.sync().holder, operation.offset, element);
+  const StripeGuard guard(stripe_user(region.sync()), operation.offset, element);
+  if (!guard.locked()) return guard.failure();
   alignas(16) std::array<std::byte, 16> value{};
   Status status = read(region, value.data(), operation.offset, element);
   if (status.ok() && compare_and_swap(operation.type, value.data(), operation.compare,

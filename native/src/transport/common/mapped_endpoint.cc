@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/doorbell.h"
-#include "base/stripe_lock.h"
 #include "transport/common/staged_operand.h"
+#include "transport/common/stripes.h"
 
 namespace hixl_rma {
 namespace {
@@ -167,7 +167,10 @@ PostResult MappedEndpoint::accumulate(RemoteRegion& region, const Accumulate& op
     std::byte* target = region.mapped() + offset;
     const std::byte* values = operand.at(done * element, n * element);
     {
-      const StripeGuard guard(region.sync().stripes, region.sync().holder, offset, n * element);
+      const StripeGuard guard(stripe_user(region.sync()), offset, n * element);
+      if (!guard.locked()) [[unlikely]] {
+        return guard.failure();
+      }
       if (operation.result != nullptr)
         copy_bytes(operation.result + done * element, target, n * element);
       if (operation.op != ReduceOp::kNoOp) apply(target, values, n);
@@ -180,8 +183,8 @@ PostResult MappedEndpoint::accumulate(RemoteRegion& region, const Accumulate& op
 
 PostResult MappedEndpoint::swap_element(RemoteRegion& region, const ElementSwap& operation,
                                         Completion*) {
-  const StripeGuard guard(region.sync().stripes, region.sync().holder, operation.offset,
-                          size_of(operation.type));
+  const StripeGuard guard(stripe_user(region.sync()), operation.offset, size_of(operation.type));
+  if (!guard.locked()) return guard.failure();
   compare_and_swap(operation.type, region.mapped() + operation.offset, operation.compare,
                    operation.desired, operation.result);
   return Post::kDone;

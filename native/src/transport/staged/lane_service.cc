@@ -16,7 +16,7 @@
 #include <system_error>
 
 #include "base/cpu.h"
-#include "base/stripe_lock.h"
+#include "transport/common/stripes.h"
 
 namespace hixl_rma {
 namespace {
@@ -252,7 +252,7 @@ bool LaneService::accumulate(const SlotRequest& request, std::byte* payload, std
     // Aside: the old values take the operand's place.
     if (request.has_operand) std::memcpy(operand.data(), shared, nbytes);
     const RegionSync& sync = region_.sync();
-    const StripeGuard guard(sync.stripes, sync.holder, offset, nbytes, std::try_to_lock);
+    const StripeGuard guard(stripe_user(sync), offset, nbytes, std::try_to_lock);
     if (!guard.locked()) return false;  // NOTE [never block for long]
     std::byte* target = region_.mapped() + offset;
     if (request.wants_result) {
@@ -274,7 +274,7 @@ bool LaneService::swap(const SlotRequest& request, std::byte* payload, SlotAnswe
   std::array<std::byte, kSwapResult> operands;
   std::memcpy(operands.data(), payload, operands.size());
   const RegionSync& sync = region_.sync();
-  const StripeGuard guard(sync.stripes, sync.holder, request.offset, element, std::try_to_lock);
+  const StripeGuard guard(stripe_user(sync), request.offset, element, std::try_to_lock);
   if (!guard.locked()) return false;  // NOTE [never block for long]
   compare_and_swap(request.type, region_.mapped() + request.offset, operands.data() + kSwapCompare,
                    operands.data() + kSwapDesired, payload + kSwapResult);
