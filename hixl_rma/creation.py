@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import struct
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ from hixl_rma.layout import Exposure
 
 __all__ = ["Plan", "make_collectively"]
 
+_GRACE = 0.5  # [s] for an exchange to end that a lost rank took part in
 _HEADER = struct.Struct("<III")  # lengths of: error code, error text or exposure, description
 
 
@@ -110,6 +112,40 @@ class _Rounds:
         return answers
 
 
+class _WatchfulDeadline(Deadline):
+    """A deadline that also ends an exchange when a rank is known to have been lost.
+
+    Bootstraps ask it all the time while they wait, and need not notice deaths themselves: MPI does
+    not tell of them. An exchange to which the lost rank has given its piece may still be completed.
+    """
+
+    __slots__ = ("_core", "_noticed")
+
+    def __init__(self, timeout: float | None, core: _native.CoreWindow) -> None:
+        super().__init__(timeout)
+        self._core = core
+        self._noticed: tuple[int, float] | None = None  # the first lost rank, and when
+
+    def remaining(self) -> float | None:
+        """Return the seconds left; raise PeerLostError when a rank was lost."""
+        self._look()
+        return super().remaining()
+
+    @property
+    def expired(self) -> bool:
+        """Whether the time is up; raise PeerLostError when a rank was lost."""
+        self._look()
+        return super().expired
+
+    def _look(self) -> None:
+        if self._noticed is None:
+            lost = self._core._facts("failed_ranks")
+            self._noticed = (lost[0], time.monotonic()) if lost else None
+        elif time.monotonic() - self._noticed[1] > _GRACE:
+            msg = "the rank was lost while a window was made"
+            raise errors.PeerLostError(msg, operation="create", peer_rank=self._noticed[0])
+
+
 def make_collectively(
     core: _native.CoreWindow,
     plan: Callable[[], Plan],
@@ -139,7 +175,6 @@ def make_collectively(
     Collective. Bounded by ``config.timeout``.
     """
     deadline = Deadline(config.timeout)
-    rounds = _Rounds(bootstrap, deadline)
 
     def seconds_left() -> float:
         left = deadline.remaining()
@@ -168,7 +203,9 @@ def make_collectively(
         core._settle(_spin_seconds(config, [mask for mask, _ in connected]), seconds_left())
         return b"", b""
 
-    described = rounds.run(prepare)
+    described = _Rounds(bootstrap, deadline).run(prepare)
+    # From now on the ranks know each other's processes.
+    rounds = _Rounds(bootstrap, _WatchfulDeadline(deadline.remaining(), core))
     connected = rounds.run(connect)
     rounds.run(settle)
     core._finish()  # everybody has imported what it needs

@@ -20,6 +20,7 @@ class Launcher:
     name: str
     command: list[str]
     environment: dict[str, str]
+    recovery: str  # the option that lets the other ranks live when one is killed
 
     @classmethod
     def found_in(cls, prefix: Path) -> Launcher:
@@ -49,11 +50,13 @@ class Launcher:
                     "OMPI_MCA_pml": "ob1",
                     "OMPI_MCA_mpi_yield_when_idle": "1",
                 },
+                "--enable-recovery",
             )
         return cls(
             "mpich",
             [str(mpirun), "-bind-to", "none"],
             {"MPIR_CVAR_POLLS_BEFORE_YIELD": "16"},
+            "-disable-auto-cleanup",
         )
 
     def start(
@@ -64,6 +67,7 @@ class Launcher:
         *,
         cwd: Path,
         stdout: int | None = None,
+        recover: bool = False,
     ) -> subprocess.Popen[str]:
         """Start a job in a session of its own, so that ending it ends nothing else.
 
@@ -79,9 +83,12 @@ class Launcher:
             Folder to run in.
         stdout : int, optional
             As for `subprocess.Popen`; stderr goes the same way.
+        recover : bool, default False
+            Whether the other ranks live on when one is killed.
         """
+        recovery = [self.recovery] if recover else []
         return subprocess.Popen(
-            [*self.command, "-n", str(ranks), *program],
+            [*self.command, *recovery, "-n", str(ranks), *program],
             cwd=cwd,
             env={**os.environ, **self.environment, **environment},
             stdin=subprocess.DEVNULL,
@@ -110,6 +117,7 @@ def run_program(
     timeout: float,
     environment: Mapping[str, str] | None = None,
     prefix: Path | None = None,
+    recover: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program under mpirun to its end; for tests that start examples.
 
@@ -127,6 +135,8 @@ def run_program(
         Variables beside those of this process.
     prefix : Path, optional
         Environment that holds mpirun; default this one.
+    recover : bool, default False
+        Whether the other ranks live on when one is killed.
 
     Returns
     -------
@@ -134,7 +144,9 @@ def run_program(
         Its stdout holds the stdout and stderr of all ranks.
     """
     launcher = Launcher.found_in(prefix or Path(sys.prefix))
-    process = launcher.start(ranks, program, environment or {}, cwd=cwd, stdout=subprocess.PIPE)
+    process = launcher.start(
+        ranks, program, environment or {}, cwd=cwd, stdout=subprocess.PIPE, recover=recover
+    )
     try:
         output, _ = process.communicate(timeout=timeout)
     finally:
