@@ -13,8 +13,10 @@ import numpy as np
 import pytest
 
 import hixl_rma as rma
+from hixl_rma.bootstrap import LocalBootstrap
 from support.threads import Worker
 from support.victims import LONG, NOTICED, VICTIM, Group, end_rank, start_rank
+from support.windows import ALLOCATE, Kind
 
 
 @pytest.fixture
@@ -189,6 +191,32 @@ def test_a_stopped_rank_is_not_lost(group):
     with pytest.raises(rma.NotifyTimeoutError):
         g.win.wait_notify(0, source=1, timeout=0.3)
     assert g.win.failed_ranks == ()
+
+
+@pytest.fixture(scope="module")
+def _engine():
+    """What a process keeps from its first window on is there before leaks are looked for."""
+    rma.Window.allocate(1, comm=LocalBootstrap()).free()
+
+
+@pytest.mark.leaks
+@pytest.mark.usefixtures("_engine")
+@pytest.mark.parametrize(
+    "kind", [ALLOCATE, Kind("create", "cma"), Kind("create", "staged")], ids=str
+)
+@pytest.mark.parametrize("dead", [(1,), (2,), (1, 2)], ids=str)
+def test_nothing_is_left_at_the_survivor_of_ranks_that_were_killed(group, kind, dead):
+    g = group(3, kind=kind)
+    g.win.notify_fileno()  # with a thread
+    g.until_ready()
+    for rank in (1, 2):
+        with g.win.lock(rank):
+            g.win.put(np.ones(8, "u1"), rank, 0)
+    for rank in dead:
+        g.kill(rank)
+    for rank in dead:
+        g.until_lost(rank)
+    g.win.free(timeout=LONG)
 
 
 def test_nothing_is_left_in_shared_memory_when_all_ranks_are_killed():
