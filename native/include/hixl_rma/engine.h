@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -110,19 +111,21 @@ class Engine {
   [[nodiscard]] bool needs_progress() const;
 
   /// Posts until the answer is not Again, then waits for it. The one retry loop there is.
+  /// With a deadline, `memory` is what the operation works on: it may have to outlive the call.
+  /// Errors: Timeout when it was posted and is not complete: it may be carried out later.
   template <class PostOperation>
-  Status run(PostOperation&& post) {
-    Completion completion;
+  Status run(PostOperation&& post, const Deadline* deadline = nullptr,
+             std::shared_ptr<void> memory = nullptr) {
+    auto running = std::make_unique<Running>();
+    running->memory = std::move(memory);
     for (;;) {
-      completion.add();
-      const PostResult posted = post(&completion);
-      if (posted.state == Post::kPending) {
-        while (!completion.done()) idle();
-        return completion.status();
-      }
-      completion.complete({});
+      running->completion.add();
+      const PostResult posted = post(&running->completion);
+      if (posted.state == Post::kPending) return wait_for(std::move(running), deadline);
+      running->completion.complete({});
       if (posted.state == Post::kDone) return {};
       if (posted.state == Post::kFailed) return posted.status;
+      if (late(deadline)) return unanswered();
       idle();
     }
   }
@@ -135,9 +138,20 @@ class Engine {
   void do_behind(std::function<void()> work);
 
  private:
+  /// An operation of run(). One that nobody waits for any more lives on until it completes.
+  struct Running {
+    Completion completion;
+    std::shared_ptr<void> memory;
+  };
+
   Engine();
+  Status wait_for(std::unique_ptr<Running> running, const Deadline* deadline);
+  static bool late(const Deadline* deadline);
+  static Status unanswered();
 
   std::shared_ptr<ProcessBeacon> beacon_;
+  std::mutex abandoned_mutex_;
+  std::vector<std::unique_ptr<Running>> abandoned_;
   std::vector<std::unique_ptr<Transport>> transports_;  ///< as in the registry; null = not viable
   std::vector<TransportReport> reports_;                ///< all of the registry
   TransportMask data_mask_ = 0;

@@ -261,6 +261,26 @@ bool Engine::needs_progress() const {
       transports_, [](const auto& transport) { return transport && transport->needs_progress(); });
 }
 
+Status Engine::unanswered() {
+  return Status::error(StatusCode::kTimeout, "the peer has not answered in time");
+}
+
+bool Engine::late(const Deadline* deadline) { return deadline != nullptr && deadline->expired(); }
+
+Status Engine::wait_for(std::unique_ptr<Running> running, const Deadline* deadline) {
+  while (!running->completion.done()) {
+    if (!late(deadline)) {
+      idle();
+      continue;
+    }
+    std::lock_guard lock(abandoned_mutex_);
+    std::erase_if(abandoned_, [](const auto& known) { return known->completion.done(); });
+    abandoned_.push_back(std::move(running));
+    return unanswered();
+  }
+  return running->completion.status();
+}
+
 void Engine::idle() {
   if (progress() == 0) sched_yield();
 }

@@ -214,7 +214,8 @@ Status Window::connect_rank(int peer_rank, const Described& described, const Dea
   sync.in_flight = nullptr;
   region->bind(sync);
   control_links_[static_cast<std::size_t>(peer_rank)] =
-      ControlLink(*engine_, *to.peer->endpoints[control_index], *region);
+      ControlLink(*engine_, *to.peer->endpoints[control_index], *region,
+                  engine_->capabilities(to.control_transport).completes_inline);
   const std::uint64_t verdict =
       layout_.peer(static_cast<std::size_t>(options_.rank)) + offsetof(PeerWords, verdict);
   return control_links_[static_cast<std::size_t>(peer_rank)].store(verdict,

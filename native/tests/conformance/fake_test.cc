@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "conformance/side.h"
+#include "support/patience.h"
 #include "support/pattern.h"
 #include "support/status_assert.h"
 
@@ -153,6 +154,27 @@ TEST(FakeTransport, memory_that_was_withdrawn_is_stale_and_no_byte_lands) {
   });
   EXPECT_CODE(status, StatusCode::kStale);
   EXPECT_EQ(memory, Bytes(64));
+}
+
+TEST(FakeTransport, a_run_that_is_not_answered_ends_in_time_and_what_it_works_on_lives_on) {
+  Pair pair({});
+  pair.session.hold();
+  auto data = std::make_shared<Bytes>(make_pattern(8, 3));
+  std::byte* const from = data->data();
+  const std::weak_ptr<Bytes> watched = data;
+  const Deadline deadline = at_once();
+  Side& near = *pair.near;
+  Status status = near.engine().run(
+      [&](Completion* done) { return near.endpoint().put(near.remote(), {from, 0, 8}, done); },
+      &deadline, std::move(data));
+  EXPECT_CODE(status, StatusCode::kTimeout);
+  EXPECT_FALSE(watched.expired());
+  pair.session.release();
+  Completion flushed;
+  flushed.add();
+  const PostResult posted = near.endpoint().flush(FlushScope::kRemote, &flushed);
+  if (posted.state == Post::kPending) pair.finish(flushed);
+  EXPECT_EQ(first_mismatch(pair.far->data(), 8, 3), 8U);
 }
 
 TEST(FakeTransport, with_the_target_gone_everything_fails_with_peer_lost) {

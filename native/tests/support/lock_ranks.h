@@ -69,7 +69,7 @@ class LockRanks {
     }
     for (std::size_t rank = 0; rank < size; ++rank) {
       for (MappedRegion& region : regions_) {
-        links_[rank].emplace_back(*engine_, endpoints_[rank], region);
+        links_[rank].emplace_back(*engine_, endpoints_[rank], region, true);
       }
       locks_.emplace_back(links_[rank], memory_[rank].view(), memory_[rank].layout(),
                           static_cast<int>(rank), mourner_);
