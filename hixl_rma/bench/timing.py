@@ -26,6 +26,8 @@ Guard = Callable[[int], AbstractContextManager[None]]
 
 _SINGLES = 20  # operations timed one by one in a turn, beside its batch
 _BATCH = 400
+_WARM_UPS = 16  # a library may learn from the first operations of a size how it is done best
+_WARM_UP_S = 2.0
 
 
 def _unguarded(_: int) -> AbstractContextManager[None]:
@@ -118,7 +120,11 @@ def batch_us(side: Side, times: int) -> float:
 
 def _batch_size(side: Side, effort: Effort) -> int:
     """Warm a side up and return how many operations make a turn."""
-    batch_us(side, 1)
+    end = time.monotonic() + _WARM_UP_S
+    for _ in range(_WARM_UPS):
+        batch_us(side, 1)
+        if time.monotonic() > end:
+            break
     once = statistics.median(batch_us(side, 1) for _ in range(3)) / side.share
     return max(1, min(_BATCH, int(effort.turn_us / max(once, 0.05))))
 

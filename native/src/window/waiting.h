@@ -53,6 +53,8 @@ class WithoutCallersLock {
 
 /// Looks of a spinning waiter between two of the clock.
 inline constexpr int kLooksPerClock = 16;
+/// How long a waiter that may not spin gives its core away before it sleeps.
+inline constexpr Nanoseconds kYield = std::chrono::microseconds(200);
 /// Most time a waiter keeps the caller's lock; a thread that wants it waits no longer than that.
 inline constexpr Nanoseconds kGlance = std::chrono::microseconds(5);
 inline constexpr Nanoseconds kLongestSleep = std::chrono::milliseconds(100);
@@ -102,6 +104,21 @@ bool glance_for(const WaitPolicy& policy, Ready& ready) {
   return false;
 }
 
+/// Who may not spin, because there are more ranks than cores, gives the core to those who are to make
+/// ready() hold, and looks again when its turn comes: a turn of all ranks is through sooner than each
+/// of them is put to sleep and woken. True when ready() held.
+template <class Ready>
+bool yield_for(Engine& engine, const WaitPolicy& policy, const Deadline& deadline, Ready& ready) {
+  if (policy.spin > Nanoseconds(0)) return false;
+  const auto until = Clock::now() + kYield;
+  do {
+    sched_yield();
+    if (ready()) return true;
+    engine.progress();
+  } while (Clock::now() < until && !deadline.expired());
+  return false;
+}
+
 /// Spins, then sleeps on the doorbell, until ready() holds. The timer, where there is one, is begun
 /// when a glance was in vain.
 template <class Ready>
@@ -110,6 +127,7 @@ WaitEnd wait_on(Doorbell& doorbell, Engine& engine, const WaitPolicy& policy,
   if (glance_for(policy, ready)) return WaitEnd::kReady;
   if (timer != nullptr) timer->begin();
   const WithoutCallersLock without(policy);
+  if (yield_for(engine, policy, deadline, ready)) return WaitEnd::kReady;
   if (look_for(engine, policy, deadline, ready)) return WaitEnd::kReady;
   for (;;) {
     SleepEnd end = SleepEnd::kTimedOut;
