@@ -16,9 +16,11 @@ __all__ = [
     "BLOCKS",
     "COMPUTING",
     "CREATED",
+    "CROWD",
     "KIB",
     "MAX_SIZE",
     "MIB",
+    "PAIR",
     "SIZES",
     "SPINNING",
     "Row",
@@ -47,6 +49,7 @@ SIZES = (
 )
 BLOCKS, BLOCK = 1024, 16 * KIB
 _FEW = (8, 64 * KIB, MIB)
+CROWD, PAIR = 16, 2  # ranks
 _MILLISECOND = 1000.0  # [us]
 
 
@@ -73,6 +76,8 @@ class Row:
         Of its figures: ``"us"`` or ``"%"``.
     absent : str
         Why it cannot be measured in this version; "" when it can.
+    ranks : int
+        How many it takes.
     """
 
     scenario: str
@@ -83,6 +88,7 @@ class Row:
     goal: Goal | None = None
     unit: str = "us"
     absent: str = ""
+    ranks: int = PAIR
 
     @property
     def key(self) -> str:
@@ -202,6 +208,18 @@ def _overlap() -> Iterator[Row]:
     yield Row("hidden", "rput hidden behind computing", ALLOCATED, size, ASLEEP, unit="%")
 
 
+def _crowd() -> Iterator[Row]:
+    names = {
+        "fences": "fence",
+        "locks": "count under an exclusive lock",
+        "accumulates": "accumulate 8 KiB at one rank",
+        "notifications": "token by notifications (MPI: messages)",
+    }
+    for scenario, name in names.items():
+        goal = at_least(1.0, Figure.MPI)
+        yield Row(scenario, f"{CROWD} ranks: {name}", goal=goal, ranks=CROWD)
+
+
 def _absent() -> Iterator[Row]:
     transport, layer = "no tcp or verbs in this version", "no KV-cache layer in this version"
     yield Row("", "tcp: put + flush", size=8, absent=transport)
@@ -226,6 +244,7 @@ def rows(max_size: int = MAX_SIZE) -> list[Row]:
         _notifications(),
         _passive(),
         _overlap(),
+        _crowd(),
         _absent(),
     )
     found = [row for part in parts for row in part]

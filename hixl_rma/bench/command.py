@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from hixl_rma.bench import catalogue, launch, machine, peers, plot, report
-from hixl_rma.bench.catalogue import KIB, MIB, Row
+from hixl_rma.bench.catalogue import CROWD, KIB, MIB, PAIR, Row
 from hixl_rma.bench.results import Line, Measurement, failed, merge
 from hixl_rma.bench.timing import Effort
 from hixl_rma.bootstrap import choose
@@ -71,6 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="measure NIXL, where this interpreter has it, beside us",
     )
     parser.add_argument("--hand-over", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--ranks", type=int, help=argparse.SUPPRESS)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -115,7 +116,8 @@ def _as_rank(options: argparse.Namespace, rows: Sequence[Row]) -> int:
             with options.hand_over.open("a") as file:
                 file.write(json.dumps(worker.as_fields(measurement)) + "\n")
 
-    here = worker.measure(rows, options.max, _effort(options), take)
+    mine = [row for row in rows if options.ranks in (None, row.ranks)]
+    here = worker.measure(mine, options.max, _effort(options), take)
     if not here or options.hand_over:
         return 0
     return _finish(options, rows, found, before, [])
@@ -137,16 +139,21 @@ def _as_parent(options: argparse.Namespace, rows: Sequence[Row]) -> int:
     before = machine.load()
     problems: list[str] = []
     found: list[Measurement] = []
-    seconds = _SETUP_S + _ROW_S * len(rows)
     for python in [Path(sys.executable), *options.also]:
         try:
-            job = launch.Job(launch.MpiLauncher.beside(python), _arguments(options), seconds)
+            launcher = launch.MpiLauncher.beside(python)
         except FileNotFoundError as error:
             problems.append(str(error))
             continue
-        found += job.run()
-        if job.problem:
-            problems.append(job.problem)
+        for ranks in (PAIR, CROWD):
+            count = sum(row.ranks == ranks and not row.absent for row in rows)
+            if not count:
+                continue
+            arguments = [*_arguments(options), "--ranks", str(ranks)]
+            job = launch.Job(launcher, ranks, arguments, _SETUP_S + _ROW_S * count)
+            found += job.run()
+            if job.problem:
+                problems.append(job.problem)
     if not found:
         print("\n".join(problems), file=sys.stderr)
         return 2
@@ -158,6 +165,13 @@ def _last(found: Iterable[Measurement]) -> list[Measurement]:
     return list({(one.key, one.library): one for one in found}.values())
 
 
+def _without_crowd(row: Row) -> Row:
+    """Return a row for more ranks than there were as one that could not be measured."""
+    if row.ranks == PAIR or not choose.launcher(os.environ):
+        return row
+    return dataclasses.replace(row, absent=f"takes {row.ranks} ranks")
+
+
 def _finish(
     options: argparse.Namespace,
     rows: Sequence[Row],
@@ -166,6 +180,8 @@ def _finish(
     problems: list[str],
 ) -> int:
     last = _last(found)
+    known = {one.key for one in last}
+    rows = [row if row.key in known else _without_crowd(row) for row in rows]
     lines = [merge(row, last) for row in rows]
     libraries = list(dict.fromkeys(one.library for one in last))
     beside = peers.measure(options.peers, quick=options.quick) if options.peers else []

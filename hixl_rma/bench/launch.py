@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Start the two ranks with the MPI library of an environment, and end them in time."""
+"""Start the ranks with the MPI library of an environment, and end them in time."""
 
 from __future__ import annotations
 
@@ -69,14 +69,19 @@ class Job:
     ----------
     launcher : MpiLauncher
         The MPI library.
+    ranks : int
+        How many.
     arguments : sequence of str
         Of the command, beside the file.
     seconds : float
         After which it is ended [s]; what it has measured until then counts.
     """
 
-    def __init__(self, launcher: MpiLauncher, arguments: Sequence[str], seconds: float) -> None:
-        self._launcher, self._arguments, self._seconds = launcher, arguments, seconds
+    def __init__(
+        self, launcher: MpiLauncher, ranks: int, arguments: Sequence[str], seconds: float
+    ) -> None:
+        self._launcher, self._ranks = launcher, ranks
+        self._arguments, self._seconds = arguments, seconds
         self.problem = ""
 
     def run(self) -> list[Measurement]:
@@ -84,8 +89,9 @@ class Job:
         with tempfile.TemporaryDirectory(prefix="hixl-", ignore_cleanup_errors=True) as folder:
             found = Path(folder) / "rows"
             program = [self._launcher.python, "-m", "hixl_rma", "bench", *self._arguments]
+            program += ["--hand-over", str(found)]
             with subprocess.Popen(
-                [*self._launcher.command, "-n", "2", *program, "--hand-over", str(found)],
+                [*self._launcher.command, "-n", str(self._ranks), *program],
                 env={**os.environ, **self._launcher.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr.fileno(),

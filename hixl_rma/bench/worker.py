@@ -10,7 +10,8 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hixl_rma.bench.catalogue import Row
+from hixl_rma.bench.catalogue import CROWD, PAIR, Row
+from hixl_rma.bench.crowd import Crowd
 from hixl_rma.bench.goals import Verdict
 from hixl_rma.bench.results import MPI, Measurement, merge
 from hixl_rma.bench.scenarios import SCENARIOS
@@ -22,7 +23,6 @@ __all__ = ["Take", "library_name", "measure", "world"]
 Take = Callable[[Measurement], None]
 """Receives each measurement as soon as there is one."""
 
-_PAIR = 2
 _NAP_S = 0.01
 _MOST_SINGLES = 4000
 
@@ -45,7 +45,7 @@ def library_name(text: str) -> str:
 
 
 def measure(rows: Sequence[Row], max_size: int, effort: Effort, take: Take) -> bool:
-    """Measure rows between the first two ranks of the world; collective over it.
+    """Measure rows between the first ranks of the world, as many as each takes; collective.
 
     Parameters
     ----------
@@ -65,22 +65,31 @@ def measure(rows: Sequence[Row], max_size: int, effort: Effort, take: Take) -> b
     """
     mpi = world()
     everybody = mpi.COMM_WORLD
-    if everybody.size < _PAIR:
+    if everybody.size < PAIR:
         msg = "the benchmark takes two ranks"
         raise ValueError(msg)
-    pair = everybody.Split(0 if everybody.rank < _PAIR else mpi.UNDEFINED)
+    parts = ((PAIR, _measure_pair), (CROWD, _measure_crowd))
     try:
-        if pair != mpi.COMM_NULL:
-            _measure_pair(mpi, pair, rows, max_size, effort, take)
-    except BaseException:  # the other rank would wait for ever
+        for size, part in parts:
+            mine = [row for row in rows if row.ranks == size and not row.absent]
+            if not mine or everybody.size < size:
+                continue
+            group = everybody.Split(0 if everybody.rank < size else mpi.UNDEFINED)
+            if group != mpi.COMM_NULL:
+                part(mpi, group, mine, max_size, effort, take)
+            _meet(everybody)
+    except BaseException:  # the others would wait for ever
         traceback.print_exc()
         sys.stderr.flush()
         everybody.Abort(3)
         raise
-    over = everybody.Ibarrier()
-    while not over.Test():  # ranks beyond the pair leave the processors to it
-        time.sleep(_NAP_S)
     return bool(everybody.rank == 0)
+
+
+def _meet(everybody: Any) -> None:  # noqa: ANN401
+    over = everybody.Ibarrier()
+    while not over.Test():  # ranks that are not needed leave the processors to the others
+        time.sleep(_NAP_S)
 
 
 def _measure_pair(
@@ -93,11 +102,33 @@ def _measure_pair(
 ) -> None:
     library = library_name(mpi.Get_library_version())
     session = Session(mpi, pair, max_size, effort)
-    known = [row for row in rows if not row.absent]
-    missed = [row for row in known if _one(session, row, effort, library, False, take)]
+    missed = [row for row in rows if _one(session, row, effort, library, False, take)]
     for row in missed:
         _one(session, row, effort.more(), library, True, take)
     session.close()
+
+
+def _measure_crowd(
+    mpi: Any,  # noqa: ANN401
+    comm: Any,  # noqa: ANN401
+    rows: Sequence[Row],
+    max_size: int,  # noqa: ARG001
+    effort: Effort,
+    take: Take,
+) -> None:
+    library = library_name(mpi.Get_library_version())
+    crowd = Crowd(mpi, comm)
+
+    def missed(row: Row, effort: Effort, *, again: bool) -> bool:
+        samples = crowd.measure(row, effort)
+        found = Measurement(row.key, library, again=again, turns=samples.turns)
+        if comm.rank == 0:
+            take(found)
+        return bool(comm.bcast(merge(row, [found]).verdict is Verdict.MISSED, 0))
+
+    for row in [row for row in rows if missed(row, effort, again=False)]:
+        missed(row, effort.more(), again=True)
+    crowd.close()
 
 
 def _one(session: Session, row: Row, effort: Effort, library: str, again: bool, take: Take) -> bool:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from hixl_rma import __main__
-from hixl_rma.bench import catalogue, command, goals, launch, machine, peers, report, timing
+from hixl_rma.bench import catalogue, command, crowd, goals, launch, machine, peers, report, timing
 from hixl_rma.bench.catalogue import Row
 from hixl_rma.bench.goals import Figure, Verdict, at_least, at_most, judge
 from hixl_rma.bench.results import Measurement, failed, merge, percentile
@@ -70,7 +70,8 @@ def test_every_row_has_a_name_of_its_own():
 
 def test_every_row_can_be_measured_or_says_why_not():
     for row in catalogue.rows():
-        assert bool(row.absent) != (row.scenario in SCENARIOS), row.key
+        known = SCENARIOS if row.ranks == catalogue.PAIR else crowd.SCENARIOS
+        assert bool(row.absent) != (row.scenario in known), row.key
 
 
 def test_no_row_is_larger_than_the_largest_operation_asked_for():
@@ -87,6 +88,7 @@ def test_patterns_choose_rows_by_any_part_of_their_key():
         "put + flush/allocated/8 B/spinning",
         "put + flush/created/8 B/spinning",
         "fence/allocated",
+        "16 ranks: fence/allocated",
     ]
     assert not catalogue.select(rows, ["no such row"])
 
@@ -302,7 +304,7 @@ def test_a_second_try_takes_more_turns():
 
 def test_the_list_names_each_row_with_its_goal(capsys):
     assert __main__.main(["bench", "--list", "--rows", "fence"]) == 0
-    name, goal = capsys.readouterr().out.strip().split(" ", 1)
+    name, goal = capsys.readouterr().out.splitlines()[0].split(" ", 1)
     assert (name, goal.strip()) == ("fence/allocated", "<= 1 us, >= 1 x MPI")
 
 
@@ -329,6 +331,13 @@ def test_an_environment_without_mpirun_is_told_what_to_install(tmp_path):
         launch.MpiLauncher.beside(tmp_path / "python")
 
 
+def test_rows_for_more_ranks_than_there_are_are_listed_and_do_not_count(monkeypatch, capsys):
+    rows = catalogue.select(catalogue.rows(), ["16 ranks: fence"])
+    monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
+    assert command._finish(options(), rows, [], "", []) == 0
+    assert "takes 16 ranks" in capsys.readouterr().out
+
+
 def test_a_job_that_takes_too_long_is_ended_and_what_it_measured_counts(tmp_path):
     script = tmp_path / "mpirun"
     row = json.dumps({"key": "k", "library": "L"})
@@ -337,7 +346,7 @@ def test_a_job_that_takes_too_long_is_ended_and_what_it_measured_counts(tmp_path
         "sleep 60\n"
     )
     script.chmod(0o755)
-    job = launch.Job(launch.MpiLauncher("python", (str(script),), {}), [], 1.0)
+    job = launch.Job(launch.MpiLauncher("python", (str(script),), {}), 2, [], 1.0)
     start = time.monotonic()
     assert job.run() == [Measurement("k", "L")]
     assert time.monotonic() - start < 30

@@ -18,7 +18,7 @@ namespace hixl_rma {
 
 /// How this process waits.
 struct WaitPolicy {
-  /// How long to spin before sleeping. Spinning pays only while every rank has a core.
+  /// How long to look often before sleeping. That pays only while every rank has a core.
   Nanoseconds spin{0};
   /// Asked at least every 100 ms and after every signal, on the waiting thread; true ends the wait.
   bool (*interrupted)() = nullptr;
@@ -53,7 +53,7 @@ class WithoutCallersLock {
 
 /// Looks of a spinning waiter between two of the clock.
 inline constexpr int kLooksPerClock = 16;
-/// How long a waiter that may not spin gives its core away before it sleeps.
+/// How long a waiter gives its core away, at least, before it sleeps.
 inline constexpr Nanoseconds kYield = std::chrono::microseconds(200);
 /// Most time a waiter keeps the caller's lock; a thread that wants it waits no longer than that.
 inline constexpr Nanoseconds kGlance = std::chrono::microseconds(5);
@@ -67,24 +67,27 @@ inline constexpr Nanoseconds kYieldInProgress = std::chrono::microseconds(200);
 
 enum class WaitEnd : std::uint8_t { kReady, kTimedOut, kInterrupted };
 
-/// Looks again and again, as long as that pays; true when ready() held.
+/// Looks again and again, as long as that pays, and gives the core away in between: who is to make
+/// ready() hold may need it. A turn of all who want the core is through sooner than a sleeper is
+/// woken. True when ready() held.
 template <class Ready>
 bool look_for(Engine& engine, const WaitPolicy& policy, const Deadline& deadline, Ready& ready) {
+  const int looks = policy.spin > Nanoseconds(0) ? kLooksPerClock : 1;
+  const Nanoseconds span = std::max(policy.spin, kYield);
   const auto begin = Clock::now();
   auto moved_at = begin;
   for (;;) {
-    for (int look = 0; look < kLooksPerClock; ++look) {
-      cpu_relax();
+    sched_yield();
+    for (int look = 0; look < looks; ++look) {
       if (ready()) return true;
+      cpu_relax();
     }
     const bool moved = engine.progress() != 0;
     const auto now = Clock::now();
     if (deadline.expired() || now - begin >= kLongestSleep) return false;  // signals are due
     if (moved) moved_at = now;
-    const bool busy = engine.needs_progress();
-    if (busy) sched_yield();  // who makes the answer may need this very core
-    if (now - begin < policy.spin) continue;
-    if (!busy || now - moved_at >= kYieldInProgress) return false;
+    if (now - begin < span) continue;
+    if (!engine.needs_progress() || now - moved_at >= kYieldInProgress) return false;
   }
 }
 
@@ -104,21 +107,6 @@ bool glance_for(const WaitPolicy& policy, Ready& ready) {
   return false;
 }
 
-/// Who may not spin, because there are more ranks than cores, gives the core to those who are to make
-/// ready() hold, and looks again when its turn comes: a turn of all ranks is through sooner than each
-/// of them is put to sleep and woken. True when ready() held.
-template <class Ready>
-bool yield_for(Engine& engine, const WaitPolicy& policy, const Deadline& deadline, Ready& ready) {
-  if (policy.spin > Nanoseconds(0)) return false;
-  const auto until = Clock::now() + kYield;
-  do {
-    sched_yield();
-    if (ready()) return true;
-    engine.progress();
-  } while (Clock::now() < until && !deadline.expired());
-  return false;
-}
-
 /// Spins, then sleeps on the doorbell, until ready() holds. The timer, where there is one, is begun
 /// when a glance was in vain.
 template <class Ready>
@@ -127,7 +115,6 @@ WaitEnd wait_on(Doorbell& doorbell, Engine& engine, const WaitPolicy& policy,
   if (glance_for(policy, ready)) return WaitEnd::kReady;
   if (timer != nullptr) timer->begin();
   const WithoutCallersLock without(policy);
-  if (yield_for(engine, policy, deadline, ready)) return WaitEnd::kReady;
   if (look_for(engine, policy, deadline, ready)) return WaitEnd::kReady;
   for (;;) {
     SleepEnd end = SleepEnd::kTimedOut;
