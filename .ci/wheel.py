@@ -31,8 +31,8 @@ ROOT = Path(__file__).resolve().parents[1]
 VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
 # What tests the tools of the repository rather than the package.
 LEFT_OUT = ("tests/unit/test_checks.py", "tests/unit/test_run_ranks.py")
-# Every kind of operation on every kind of window; the rest takes more time than it tells here.
-ONE_RANK = ("put_get", "accumulate", "atomics", "fence", "locks", "notify_operations", "requests")
+# What moves data in every kind of window; the rest takes more time than it tells here.
+ONE_RANK = ("put_get", "accumulate", "fence", "notify_operations")
 # Programs that build, as patterns of names: gcc-12, x86_64-linux-gnu-g++, ld.gold...
 BUILDERS = (
     *("c++*", "c[89]9*", "cc", "*gcc*", "*g++*", "*cpp*", "*clang*", "rustc"),
