@@ -47,7 +47,11 @@ class MortalEndpoint final : public Endpoint {
   void close(const Status&) override {}
 
  private:
-  bool spend() { return left_ == kForever || --left_ >= 0; }
+  bool spend() {
+    if (left_ == kForever) return true;
+    --left_;
+    return left_ >= 0;
+  }
   static PostResult died() { return Status::error(StatusCode::kInternal, "this rank is dead"); }
 
   static constexpr int kForever = 1 << 30;

@@ -4,8 +4,6 @@
 // over every word it reads or writes: whatever it had done by then, the others go on.
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <chrono>
 #include <functional>
 #include <thread>
 #include <vector>

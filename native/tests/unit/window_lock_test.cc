@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The passive-target lock, with ranks as threads of this process.
-#include "window/window_lock.h"
-
 #include <gtest/gtest.h>
 
 #include <atomic>
