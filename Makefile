@@ -73,8 +73,9 @@ lanes:
 test-unit: module .venv/openmpi/.test ## Python tests of one process, without MPI
 	@$(LANE) unit 600 $(OPENMPI)/pytest $(FLAGS) tests/unit
 
-test-openmpi: module .venv/openmpi/.test ## tests/mpi on 1, 2, 3 and 4 ranks of Open MPI, then its slow tests on 1 and 2
+test-openmpi: module .venv/openmpi/.test ## tests/mpi on 1, 2, 3 and 4 ranks of Open MPI, a crowd of 16, slow tests on 1 and 2
 	@$(LANE) openmpi 1200 $(OPENMPI)/python tests/support/run_ranks.py --ranks 1 2 3 4 --timeout 600 -- tests/mpi -m "not slow"
+	@$(LANE) openmpi-crowd 120 $(OPENMPI)/python tests/support/run_ranks.py --ranks 16 --timeout 100 --records build/ranks/crowd -- tests/mpi/test_bench.py -k crowd
 	@$(LANE) openmpi-slow 400 $(OPENMPI)/python tests/support/run_ranks.py --ranks 1 2 --timeout 200 --records build/ranks/slow -- tests/mpi -m slow
 
 test-mpich: module .venv/mpich/.ready ## tests/mpi on 1, 2, 3 and 4 ranks of MPICH

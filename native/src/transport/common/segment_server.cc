@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/abstract_socket.h"
 #include "base/log.h"
 #include "memory/host/shared_segment.h"
 
@@ -18,30 +19,6 @@ namespace hixl_rma {
 namespace {
 
 constexpr int kClientDeadlineMs = 2000;
-
-struct Address {
-  sockaddr_un value{};
-  socklen_t length = 0;
-};
-
-// An abstract name begins with a zero byte and has no file (unix(7)).
-Address abstract_address(const std::string& name) {
-  Address address;
-  address.value.sun_family = AF_UNIX;
-  std::memcpy(address.value.sun_path + 1, name.data(), name.size());
-  address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
-  return address;
-}
-
-std::string random_name() {
-  constexpr std::string_view kDigits = "0123456789abcdef";
-  std::string name = "hixl_rma.";
-  for (const std::byte byte : random_token()) {
-    name += kDigits[static_cast<unsigned>(byte) >> 4];
-    name += kDigits[static_cast<unsigned>(byte) & 15];
-  }
-  return name;
-}
 
 bool same_user(int socket) {
   ucred peer{};
@@ -156,10 +133,9 @@ Status SegmentServer::start() {
     return Status::from_errno(StatusCode::kResourceExhausted, "no socket for shared segments",
                               errno);
   }
-  const std::string name = random_name();
-  const Address address = abstract_address(name);
-  if (bind(listener.get(), reinterpret_cast<const sockaddr*>(&address.value), address.length) !=
-          0 ||
+  const std::string name = random_socket_name();
+  const AbstractAddress address(name);
+  if (bind(listener.get(), address.get(), address.length) != 0 ||
       listen(listener.get(), 4096) != 0) {
     return Status::from_errno(StatusCode::kUnavailable,
                               "binding the abstract socket for shared segments failed", errno);
@@ -228,12 +204,11 @@ Result<Descriptor> request_segment(const std::string& socket_name, const Token& 
     return Status::from_errno(StatusCode::kResourceExhausted, "no socket for a shared segment",
                               errno);
   }
-  if (socket_name.empty() || socket_name.size() >= sizeof(sockaddr_un::sun_path) - 1) {
+  if (!is_socket_name(socket_name)) {
     return Status::error(StatusCode::kProtocolMismatch, "bad name of a segment socket");
   }
-  const Address address = abstract_address(socket_name);
-  if (connect(client.get(), reinterpret_cast<const sockaddr*>(&address.value), address.length) !=
-      0) {
+  const AbstractAddress address(socket_name);
+  if (connect(client.get(), address.get(), address.length) != 0) {
     return Status::from_errno(StatusCode::kUnavailable,
                               "the peer's segment socket cannot be reached", errno);
   }
