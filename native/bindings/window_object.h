@@ -49,20 +49,20 @@ class WithoutGil {
 /// whose waits all go through the window's own way of waiting: Window::answers_at_once().
 class GilForAGlance {
  public:
-  explicit GilForAGlance(Window& window) : inside_(window) { kept_ = true; }
+  explicit GilForAGlance(Window& window) : inside_(window) { kept = true; }
   GilForAGlance(const GilForAGlance&) = delete;
   GilForAGlance& operator=(const GilForAGlance&) = delete;
-  ~GilForAGlance() { kept_ = false; }
+  ~GilForAGlance() { kept = false; }
 
   /// WaitPolicy's give_lock and take_lock.
-  static void* give() { return std::exchange(kept_, false) ? PyEval_SaveThread() : nullptr; }
+  static void* give() { return std::exchange(kept, false) ? PyEval_SaveThread() : nullptr; }
   static void take(void* state) {
     PyEval_RestoreThread(static_cast<PyThreadState*>(state));
-    kept_ = true;
+    kept = true;
   }
 
  private:
-  static inline thread_local bool kept_ = false;
+  static inline thread_local bool kept = false;  // by this thread
   Window::Inside inside_;
 };
 

@@ -135,7 +135,7 @@ class Engine {
 
   /// Does the work on the engine's own thread, behind what it was given before; where no thread can
   /// be had, on this one, at once.
-  void do_behind(std::function<void()> work);
+  void do_behind(const std::function<void()>& work);
 
  private:
   /// An operation of run(). One that nobody waits for any more lives on until it completes.

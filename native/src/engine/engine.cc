@@ -285,7 +285,7 @@ void Engine::idle() {
   if (progress() == 0) sched_yield();
 }
 
-void Engine::do_behind(std::function<void()> work) {
+void Engine::do_behind(const std::function<void()>& work) {
   if (!copies_->submit(work)) work();
 }
 

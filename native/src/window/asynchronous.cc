@@ -10,7 +10,6 @@
 // everything handed over earlier; whatever is published, flushed or closed by another thread waits
 // for `behind` of the link. The window stays up meanwhile (`inside_`); when it is freed or aborted,
 // what the thread has not begun ends as Canceled and touches no memory.
-#include <memory>
 #include <utility>
 #include <vector>
 
