@@ -60,15 +60,12 @@ class WindowStats(NamedTuple):
         """Return the sums over the ranks that each transport reaches."""
         sums: dict[str, TransportStats] = {}
         for peer in self.peers:
-            mine = TransportStats(
-                peer.puts + peer.gets + peer.accumulates,
-                peer.bytes_put + peer.bytes_get + peer.bytes_accumulated,
-                peer.seconds_put + peer.seconds_get + peer.seconds_accumulated,
-                peer.waits,
-                peer.seconds_waiting,
-            )
             known = sums.get(peer.transport, TransportStats(0, 0, 0.0, 0, 0.0))
             sums[peer.transport] = TransportStats(
-                *(one + other for one, other in zip(known, mine, strict=True))
+                known.operations + peer.puts + peer.gets + peer.accumulates,
+                known.bytes + peer.bytes_put + peer.bytes_get + peer.bytes_accumulated,
+                known.seconds + peer.seconds_put + peer.seconds_get + peer.seconds_accumulated,
+                known.waits + peer.waits,
+                known.seconds_waiting + peer.seconds_waiting,
             )
         return sums
