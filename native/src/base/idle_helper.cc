@@ -97,9 +97,11 @@ void IdleHelper::run(std::size_t units, const std::function<void(std::size_t)>& 
   for (int spin = 0; !job.left.load(std::memory_order_acquire); ++spin) {
     if (spin < kSpins) {
       cpu_relax();
-    } else {
-      sched_yield();
+      continue;
     }
+    // Asleep, not yielding: who yields still wants the core, which the helper gets from nobody.
+    const std::uint32_t seen = served_.load(std::memory_order_acquire);
+    if (!job.left.load(std::memory_order_acquire)) served_.wait(seen, std::memory_order_acquire);
   }
 }
 
@@ -109,6 +111,8 @@ void IdleHelper::serve() {
     if (Job* job = offered_.exchange(nullptr, std::memory_order_acquire)) {
       take_units(*job);
       job->left.store(true, std::memory_order_release);  // the job is gone from here on
+      served_.fetch_add(1, std::memory_order_release);
+      served_.notify_all();
       continue;
     }
     if (stop_.load(std::memory_order_relaxed)) return;

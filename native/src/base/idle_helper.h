@@ -18,10 +18,10 @@ namespace hixl_rma {
 /// Whether a core is idle cannot be asked without being wrong a moment later. So the thread runs
 /// under SCHED_IDLE: the kernel gives it a core that would sleep and takes it back the moment
 /// anything else wants it. The work is cut into units that both take from one counter: where no
-/// core is idle the caller takes them all and has lost nothing but the wake-up. A launcher that
-/// binds each rank to a core binds its threads too, so the thread widens its own mask to all the
-/// process may use.
-/// Thread: several callers at once; the helper serves one, the others work alone.
+/// core is idle the caller takes them all and has lost nothing but the wake-up; where the helper
+/// lost its core within a unit, the caller sleeps and so lends it its own. A launcher that binds
+/// each rank to a core binds its threads too, so the thread widens its own mask to all the process
+/// may use. Thread: several callers at once; the helper serves one, the others work alone.
 class IdleHelper {
  public:
   /// The one of this process, alive while somebody holds it.
@@ -53,6 +53,7 @@ class IdleHelper {
   int fork_generation_ = -1;
   std::atomic<Job*> offered_{nullptr};  // whoever takes it out owns the answer
   std::atomic<std::uint32_t> bell_{0};
+  std::atomic<std::uint32_t> served_{0};  // counts the jobs it came to
   std::atomic<bool> stop_{false};
 };
 

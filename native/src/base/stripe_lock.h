@@ -5,7 +5,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
-#include <utility>
 
 #include "base/patience.h"
 #include "hixl_rma/status.h"
@@ -13,17 +12,20 @@
 namespace hixl_rma {
 
 /// One lock of a window's table, in control memory. Whoever executes an operation of the accumulate
-/// family holds the lock of the stripe it touches, one at a time, so that owner, shm origin, cma
-/// origin and progress thread are atomic against each other.
-/// The word names its holder (0 = free), so that whoever needs the lock of a dead one takes it
-/// over. What the dead one was doing under it is half done: bytes of unfinished operations are
-/// undefined.
+/// family holds the locks of the stripes it touches, a few at a time, so that owner, shm origin,
+/// cma origin and progress thread are atomic against each other. The word names its holder (0 =
+/// free), so that whoever needs the lock of a dead one takes it over. What the dead one was doing
+/// under it is half done: bytes of unfinished operations are undefined.
 struct alignas(64) StripeLock {
   std::atomic<std::uint32_t> holder;
 };
 
 inline constexpr std::uint64_t kStripeBytes = 4096;
 inline constexpr std::size_t kStripeCount = 128;
+/// What is held at most at once: as much as combines in a few microseconds. A locked instruction
+/// waits for all stores before it, and over cma each holding costs two system calls.
+inline constexpr std::uint64_t kGroupBytes = 16 * kStripeBytes;
+static_assert(kStripeBytes * kStripeCount % kGroupBytes == 0, "a group does not wrap around");
 
 constexpr std::size_t stripe_of(std::uint64_t offset) {
   return static_cast<std::size_t>(offset / kStripeBytes) % kStripeCount;
@@ -55,65 +57,78 @@ struct StripeUser {
   Patience* patience = nullptr;
 };
 
-/// Holds the lock, or the two locks, that [offset, offset + nbytes) needs; nbytes <= kStripeBytes.
-/// Check locked() before touching what they guard.
+/// Holds the locks that [offset, offset + nbytes) needs: a range within one group of stripes, or
+/// one element that crosses its end. Check locked() before touching what they guard.
+///
+/// Always ascending by table index, whoever takes them: no deadlock.
 class StripeGuard {
  public:
   StripeGuard(const StripeUser& user, std::uint64_t offset, std::size_t nbytes) {
-    if (user.table == nullptr) return;
-    const auto [first, last] = stripes_of(offset, nbytes);
-    if (lock(user, first, &first_) && last != first) (void)lock(user, last, &second_);
+    take(user, offset, nbytes, [&](StripeLock& stripe) {
+      failure_ = lock_stripe(stripe, user.holder, user.patience);
+      return failure_.ok();
+    });
   }
   /// The same without waiting long.
   StripeGuard(const StripeUser& user, std::uint64_t offset, std::size_t nbytes,
               std::try_to_lock_t) {
-    if (user.table == nullptr) return;
-    const auto [first, last] = stripes_of(offset, nbytes);
-    if (try_lock(user, first, &first_) && last != first) (void)try_lock(user, last, &second_);
+    take(user, offset, nbytes,
+         [&](StripeLock& stripe) { return try_lock_stripe(stripe, user.holder, user.patience); });
   }
   StripeGuard(const StripeGuard&) = delete;
   StripeGuard& operator=(const StripeGuard&) = delete;
   ~StripeGuard() {
-    if (second_ != nullptr) unlock_stripe(*second_);
-    if (first_ != nullptr) unlock_stripe(*first_);
+    if (last_ != nullptr) unlock_stripe(*last_);
+    while (held_ > 0) unlock_stripe(first_[--held_]);
   }
   [[nodiscard]] bool locked() const { return locked_; }
   /// Why it is not locked; Ok where it was only tried.
   [[nodiscard]] const Status& failure() const { return failure_; }
 
  private:
-  bool lock(const StripeUser& user, std::size_t index, StripeLock** kept) {
-    failure_ = lock_stripe(user.table[index], user.holder, user.patience);
-    locked_ = failure_.ok();
-    if (locked_) *kept = &user.table[index];
-    return locked_;
-  }
-  bool try_lock(const StripeUser& user, std::size_t index, StripeLock** kept) {
-    locked_ = try_lock_stripe(user.table[index], user.holder, user.patience);
-    if (locked_) *kept = &user.table[index];
-    return locked_;
-  }
-  // Ascending by table index: no deadlock.
-  static std::pair<std::size_t, std::size_t> stripes_of(std::uint64_t offset, std::size_t nbytes) {
+  template <class Lock>
+  void take(const StripeUser& user, std::uint64_t offset, std::size_t nbytes, const Lock& lock) {
+    if (user.table == nullptr) return;
     const std::size_t first = stripe_of(offset);
     const std::size_t last = nbytes == 0 ? first : stripe_of(offset + nbytes - 1);
-    return {first < last ? first : last, first < last ? last : first};
+    // Where the table ends, the second half of an element comes first.
+    const bool wraps = last < first;
+    const std::size_t run = wraps ? 1 : last - first + 1;
+    first_ = &user.table[wraps ? last : first];
+    while (locked_ && held_ < run) {
+      locked_ = lock(first_[held_]);
+      if (locked_) ++held_;
+    }
+    if (!wraps || !locked_) return;
+    locked_ = lock(user.table[first]);
+    if (locked_) last_ = &user.table[first];
   }
 
-  StripeLock* first_ = nullptr;
-  StripeLock* second_ = nullptr;
+  StripeLock* first_ = nullptr;  // held: this one and those behind it, held_ in all
+  std::size_t held_ = 0;
+  StripeLock* last_ = nullptr;
   bool locked_ = true;
   Status failure_;
 };
 
-/// Elements of `element` bytes from `offset` on that can be done under one StripeGuard: up to the
-/// end of the stripe, or one that crosses it.
-constexpr std::size_t elements_in_stripe(std::uint64_t offset, std::size_t element,
-                                         std::size_t count) {
-  const std::uint64_t room = kStripeBytes - offset % kStripeBytes;
+/// Elements of `element` bytes from `offset` on that lie within one span of so many bytes, or the
+/// one that crosses its end.
+constexpr std::size_t elements_within(std::uint64_t span, std::uint64_t offset, std::size_t element,
+                                      std::size_t count) {
+  const std::uint64_t room = span - offset % span;
   const auto whole = static_cast<std::size_t>(room / element);
   if (whole == 0) return 1;
   return whole < count ? whole : count;
+}
+
+/// Elements that can be done under the lock of one stripe, and under one StripeGuard.
+constexpr std::size_t elements_in_stripe(std::uint64_t offset, std::size_t element,
+                                         std::size_t count) {
+  return elements_within(kStripeBytes, offset, element, count);
+}
+constexpr std::size_t elements_in_group(std::uint64_t offset, std::size_t element,
+                                        std::size_t count) {
+  return elements_within(kGroupBytes, offset, element, count);
 }
 
 }  // namespace hixl_rma

@@ -50,6 +50,50 @@ TEST(StripeLock, an_element_across_stripes_holds_both_locks) {
   EXPECT_EQ(table[1].holder.load(), 0U);
 }
 
+TEST(StripeLock, a_range_holds_the_locks_of_all_its_stripes_and_of_no_other) {
+  Table table{};
+  constexpr std::uint64_t kFrom = kGroupBytes + kStripeBytes;
+  const auto held = [&](std::size_t index) { return table[index].holder.load() == 5; };
+  {
+    const StripeGuard guard({table.data(), 5}, kFrom + 100, 14 * kStripeBytes);
+    ASSERT_TRUE(guard.locked());
+    for (std::size_t i = 0; i < kStripeCount; ++i) EXPECT_EQ(held(i), i >= 17 && i < 32) << i;
+  }
+  for (std::size_t i = 0; i < kStripeCount; ++i) EXPECT_FALSE(held(i)) << i;
+}
+
+TEST(StripeLock, a_range_that_is_not_had_whole_is_given_back) {
+  Table table{};
+  ASSERT_OK(lock_stripe(table[9], 7));
+  const StripeGuard guard({table.data(), 5}, 4 * kStripeBytes, 8 * kStripeBytes, std::try_to_lock);
+  EXPECT_FALSE(guard.locked());
+  EXPECT_OK(guard.failure());
+  std::thread([&] {
+    const StripeGuard other({table.data(), 6}, 10 * kStripeBytes, 8);
+    EXPECT_TRUE(other.locked());
+  }).join();
+}
+
+TEST(StripeLock, ranges_of_many_holders_are_atomic_against_each_other) {
+  Table table{};
+  std::array<std::uint64_t, 16> plain{};  // one word a stripe; TSan sees two holders at once
+  const int times = testing::rounds(3000, 300);
+  std::vector<std::thread> threads;
+  for (std::uint32_t t = 1; t <= 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < times; ++i) {
+        const std::size_t first = (t * 3 + static_cast<std::size_t>(i)) % 12;
+        const StripeGuard guard({table.data(), t}, first * kStripeBytes, 4 * kStripeBytes);
+        for (std::size_t stripe = first; stripe < first + 4; ++stripe) ++plain[stripe];
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  std::uint64_t sum = 0;
+  for (const std::uint64_t words : plain) sum += words;
+  EXPECT_EQ(sum, 4U * 4U * static_cast<std::uint64_t>(times));
+}
+
 TEST(StripeLock, nothing_is_locked_without_a_table) {
   const StripeGuard guard({nullptr, 1}, 0, 8);
   SUCCEED();
@@ -154,6 +198,9 @@ TEST(StripeLock, elements_of_one_guard_end_with_the_stripe_or_cross_it_alone) {
   EXPECT_EQ(elements_in_stripe(kStripeBytes - 4, 8, 10), 1U);
   EXPECT_EQ(elements_in_stripe(kStripeBytes - 20, 8, 10), 2U);
   EXPECT_EQ(elements_in_stripe(kStripeBytes + 4, 16, 1000), 255U);
+  EXPECT_EQ(elements_in_group(0, 8, 100000), kGroupBytes / 8);
+  EXPECT_EQ(elements_in_group(kGroupBytes - 8, 8, 100000), 1U);
+  EXPECT_EQ(elements_in_group(kGroupBytes - 4, 8, 100000), 1U);
   for (std::uint64_t offset = 0; offset < 2 * kStripeBytes; ++offset) {
     for (const std::size_t element : {1U, 2U, 4U, 8U, 16U, 32U}) {
       const std::size_t n = elements_in_stripe(offset, element, 10000);

@@ -124,7 +124,7 @@ Status CmaEndpoint::write(RemoteRegion& region, std::byte* from, std::uint64_t o
                      std::span(&piece, 1));
 }
 
-// Read, combine here, write back, one stripe at a time under its lock.
+// Read, combine here, write back, one group of stripes at a time under their locks.
 PostResult CmaEndpoint::accumulate(RemoteRegion& region, const Accumulate& operation, Completion*) {
   const std::size_t element = size_of(operation.type);
   const ReduceFunction apply = reduce_function(operation.type, operation.op);
@@ -133,21 +133,22 @@ PostResult CmaEndpoint::accumulate(RemoteRegion& region, const Accumulate& opera
   if (Status locked = lock_with(region.sync().patience, lock); !locked.ok()) return locked;
   const InFlight in_flight(region.sync());
   if (!in_flight.current()) return withdrawn();
-  alignas(64) std::array<std::byte, kStripeBytes> values;
+  StripeScratch scratch;
   StagedOperand operand(operation);
   std::uint64_t offset = operation.offset;
   for (std::size_t done = 0; done < operation.count;) {
-    const std::size_t n = elements_in_stripe(offset, element, operation.count - done);
+    const std::size_t n = elements_in_group(offset, element, operation.count - done);
     const StripeGuard guard(stripe_user(region.sync()), offset, n * element);
     if (!guard.locked()) return guard.failure();
+    std::byte* values = scratch.of(n * element);
     const std::byte* with = operand.at(done * element, n * element);
-    Status status = read(region, values.data(), offset, n * element);
+    Status status = read(region, values, offset, n * element);
     if (status.ok() && operation.result != nullptr) {
-      std::memcpy(operation.result + done * element, values.data(), n * element);
+      std::memcpy(operation.result + done * element, values, n * element);
     }
     if (status.ok() && operation.op != ReduceOp::kNoOp) {
-      apply(values.data(), with, n);
-      status = write(region, values.data(), offset, n * element);
+      apply(values, with, n);
+      status = write(region, values, offset, n * element);
     }
     if (!status.ok()) return status;
     done += n;

@@ -163,7 +163,7 @@ PostResult MappedEndpoint::accumulate(RemoteRegion& region, const Accumulate& op
   std::size_t done = 0;
   StagedOperand operand(operation);
   while (done < operation.count) {
-    const std::size_t n = elements_in_stripe(offset, element, operation.count - done);
+    const std::size_t n = elements_in_group(offset, element, operation.count - done);
     std::byte* target = region.mapped() + offset;
     const std::byte* values = operand.at(done * element, n * element);
     {
