@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -110,6 +111,15 @@ class StripeGuard {
   bool locked_ = true;
   Status failure_;
 };
+
+/// Has the locks of the group at `offset` at hand by the time they are taken: streaming operands
+/// push them out of the nearest cache.
+inline void prefetch_group(const StripeUser& user, std::uint64_t offset) {
+  if (user.table == nullptr) return;
+  const std::size_t first = stripe_of(offset);
+  const std::size_t last = std::min<std::size_t>(first + kGroupBytes / kStripeBytes, kStripeCount);
+  for (std::size_t i = first; i < last; ++i) __builtin_prefetch(&user.table[i], 1);
+}
 
 /// Elements of `element` bytes from `offset` on that lie within one span of so many bytes, or the
 /// one that crosses its end.

@@ -162,15 +162,17 @@ PostResult MappedEndpoint::accumulate(RemoteRegion& region, const Accumulate& op
   std::uint64_t offset = operation.offset;
   std::size_t done = 0;
   StagedOperand operand(operation);
+  const StripeUser user = stripe_user(region.sync());
   while (done < operation.count) {
     const std::size_t n = elements_in_group(offset, element, operation.count - done);
     std::byte* target = region.mapped() + offset;
     const std::byte* values = operand.at(done * element, n * element);
     {
-      const StripeGuard guard(stripe_user(region.sync()), offset, n * element);
+      const StripeGuard guard(user, offset, n * element);
       if (!guard.locked()) [[unlikely]] {
         return guard.failure();
       }
+      if (done + n < operation.count) prefetch_group(user, offset + n * element);
       if (operation.result != nullptr)
         copy_bytes(operation.result + done * element, target, n * element);
       if (operation.op != ReduceOp::kNoOp) apply(target, values, n);
