@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 
 from hixl_rma.bench import limits
-from hixl_rma.bench.catalogue import CREATED, Row
+from hixl_rma.bench.catalogue import ALLOCATED, CREATED, Row
 from hixl_rma.bench.session import TARGET, Session
 from hixl_rma.bench.synchronisation import lock_windows
 from hixl_rma.bench.timing import Effort, Loop, Samples, Side, each, take_turns
@@ -21,13 +22,14 @@ _PLACE = 64  # of the word that atomics change [bytes]
 _ID = 9  # of the notifications that nobody waits for
 
 
-def _our_loop(session: Session, name: str, window: str, size: int) -> Loop:
+def _our_loop(session: Session, name: str, window: str, numbers: Any) -> Loop:  # noqa: ANN401
     """Return a loop over one of our operations and its flush."""
+    size = numbers.nbytes
     win = session.ours(window)
     calls: dict[str, tuple[Any, ...]] = {
         "put": (win.put, session.origin[:size], TARGET, 0),
         "get": (win.get, session.origin[:size], TARGET, 0),
-        "accumulate": (win.accumulate, np.ones(size // 8), TARGET, 0),
+        "accumulate": (win.accumulate, numbers, TARGET, 0),
         "fetch_and_op": (win.fetch_and_op, _word(1), _word(), TARGET, _PLACE),
         "compare_and_swap": (win.compare_and_swap, _word(), _word(), _word(), TARGET, _PLACE),
         "put_notify": (_notifying(win.put_notify), session.origin[:size], TARGET, 0),
@@ -43,53 +45,68 @@ def _word(value: int = 0) -> Any:  # noqa: ANN401 - either library takes it as a
     return np.full(1, value, "i8")
 
 
-def _their_loop(session: Session, name: str, window: str, size: int) -> Loop | None:
+def _their_loop(session: Session, name: str, window: str, numbers: Any) -> Loop | None:  # noqa: ANN401
     """Return a loop over the same of MPI's; None where it has none."""
+    size = numbers.nbytes
     win, mpi = session.theirs(window), session.mpi
     data, there = [session.origin[:size], size, mpi.BYTE], (0, size, mpi.BYTE)
-    numbers = [np.ones(size // 8), size // 8, mpi.DOUBLE]
+    doubles = [numbers, size // 8, mpi.DOUBLE]
     calls: dict[str, tuple[Any, ...]] = {
         "put": (win.Put, data, TARGET, there),
         "get": (win.Get, data, TARGET, there),
-        "accumulate": (win.Accumulate, numbers, TARGET, (0, size // 8, mpi.DOUBLE), mpi.SUM),
+        "accumulate": (win.Accumulate, doubles, TARGET, (0, size // 8, mpi.DOUBLE), mpi.SUM),
         "fetch_and_op": (win.Fetch_and_op, _word(1), _word(), TARGET, _PLACE, mpi.SUM),
         "compare_and_swap": (win.Compare_and_swap, _word(), _word(), _word(), TARGET, _PLACE),
     }
     return each(*calls[name], then=win.Flush, rank=TARGET) if name in calls else None
 
 
-def _measure(
-    session: Session, row: Row, name: str, effort: Effort, *, limit: bool
-) -> list[Samples]:
+def _limit(session: Session, row: Row, numbers: Any, address: int) -> Loop | None:  # noqa: ANN401
+    """Return what the memory allows; None where nothing is compared."""
+    if row.scenario == "accumulate" and row.window == ALLOCATED:
+        target = session.ours(ALLOCATED).remote(TARGET)[: row.size].view(np.float64)
+
+        def add(times: int) -> None:
+            for _ in repeat(None, times):
+                np.add(target, numbers, out=target)
+
+        return add
+    if row.scenario in ("fetch_and_op", "compare_and_swap") and row.window == CREATED:
+        origin = session.origin[: row.size]
+        pid = session.pids[TARGET]
+        return limits.CrossProcess(pid, address + _PLACE, origin, read=False).loop()
+    return None
+
+
+def _measure(session: Session, row: Row, name: str, effort: Effort) -> Samples | None:
     address = session.target_address(row.window)
     session.theirs(row.window)
     found: list[Samples] = []
 
     def body() -> None:
-        sides = {"ours": Side(_our_loop(session, name, row.window, row.size))}
-        theirs = _their_loop(session, name, row.window, row.size)
+        # One array for all sides: which places of a cache it falls on is a matter of luck.
+        numbers = np.ones(row.size // 8)
+        sides = {"ours": Side(_our_loop(session, name, row.window, numbers))}
+        theirs = _their_loop(session, name, row.window, numbers)
         if theirs is not None:
             sides["mpi"] = Side(theirs, session.guard(row.size))
-        if limit:
-            pid, origin = session.pids[TARGET], session.origin[: row.size]
-            copy = limits.CrossProcess(pid, address + _PLACE, origin, read=False)
-            sides["limit"] = Side(copy.loop())
+        limit = _limit(session, row, numbers, address)
+        if limit is not None:
+            sides["limit"] = Side(limit)
         found.append(take_turns(sides, effort))
 
     session.at_origin(row.state, body)
-    return found
+    return found[0] if found else None
 
 
 def atomic(session: Session, row: Row, effort: Effort) -> Samples | None:
     """Measure fetch_and_op or compare_and_swap; created windows beside one process_vm_writev."""
-    found = _measure(session, row, row.scenario, effort, limit=row.window == CREATED)
-    return found[0] if found else None
+    return _measure(session, row, row.scenario, effort)
 
 
 def accumulate(session: Session, row: Row, effort: Effort) -> Samples | None:
-    """Measure an accumulate of doubles."""
-    found = _measure(session, row, "accumulate", effort, limit=False)
-    return found[0] if found else None
+    """Measure an accumulate of doubles; allocated windows beside numpy's sum in place."""
+    return _measure(session, row, "accumulate", effort)
 
 
 def passive(session: Session, row: Row, effort: Effort) -> Samples | None:
@@ -99,5 +116,4 @@ def passive(session: Session, row: Row, effort: Effort) -> Samples | None:
     if name.startswith("lock"):
         with lock_windows(session, row.window) as sides:
             return sides.measure(row.state, name.endswith("exclusive"), effort)
-    found = _measure(session, row, name, effort, limit=False)
-    return found[0] if found else None
+    return _measure(session, row, name, effort)
