@@ -11,11 +11,13 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "support/pattern.h"
 #include "support/status_assert.h"
+#include "transport/cma/factory.h"
 
 namespace hixl_rma::testing {
 namespace {
@@ -26,11 +28,16 @@ std::uint64_t address_of(const Bytes& bytes) {
   return static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(bytes.data()));
 }
 
+#define SKIP_WITHOUT_CMA()                     \
+  if (auto probed = probe_cma(); !probed.ok()) \
+  GTEST_SKIP() << "cma: " << std::string(probed.status().text())
+
 class ProcessCopyWays : public ::testing::TestWithParam<ProcessCopyWay> {};
 INSTANTIATE_TEST_SUITE_P(All, ProcessCopyWays,
                          ::testing::Values(ProcessCopyWay::kAlone, ProcessCopyWay::kHelped));
 
 TEST_P(ProcessCopyWays, every_way_copies_pieces_of_any_sizes_exactly_and_nothing_beside) {
+  SKIP_WITHOUT_CMA();
   const std::array<std::size_t, 8> sizes{1, 300'000, 0, 262'144, 7, 4096, 1'000'003, 64};
   std::size_t total = 0;
   for (const std::size_t n : sizes) total += n + kGap;
@@ -54,6 +61,7 @@ TEST_P(ProcessCopyWays, every_way_copies_pieces_of_any_sizes_exactly_and_nothing
 }
 
 TEST_P(ProcessCopyWays, a_page_that_refuses_in_the_middle_is_reported) {
+  SKIP_WITHOUT_CMA();
   constexpr std::size_t kBytes = std::size_t{4} << 20;
   void* there = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(there, MAP_FAILED);
@@ -68,6 +76,7 @@ TEST_P(ProcessCopyWays, a_page_that_refuses_in_the_middle_is_reported) {
 }
 
 TEST(ProcessCopier, several_threads_share_one_helper_and_what_it_learns) {
+  SKIP_WITHOUT_CMA();
   constexpr std::size_t kBytes = std::size_t{1} << 20;
   const auto copier = ProcessCopier::of_process();
   std::atomic<int> wrong{0};
