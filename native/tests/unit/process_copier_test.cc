@@ -11,7 +11,6 @@
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <string>
 #include <thread>
 #include <vector>
 
@@ -28,9 +27,11 @@ std::uint64_t address_of(const Bytes& bytes) {
   return static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(bytes.data()));
 }
 
-#define SKIP_WITHOUT_CMA()                     \
-  if (auto probed = probe_cma(); !probed.ok()) \
-  GTEST_SKIP() << "cma: " << std::string(probed.status().text())
+#define SKIP_WITHOUT_CMA()                             \
+  if (auto probed = probe_cma(); !probed.ok()) {       \
+    GTEST_SKIP() << "cma: " << probed.status().text(); \
+  }                                                    \
+  static_assert(true)
 
 class ProcessCopyWays : public ::testing::TestWithParam<ProcessCopyWay> {};
 INSTANTIATE_TEST_SUITE_P(All, ProcessCopyWays,
