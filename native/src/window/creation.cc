@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/random.h"
 #include "base/wire.h"
+#include "memory/host/present_pages.h"
 #include "window/notify_watcher.h"  // IWYU pragma: keep (a member of Window)
 #include "window/window.h"
 
@@ -109,7 +110,6 @@ Status Window::make_memory() {
   }
   const std::size_t data = options_.memory == nullptr ? options_.nbytes : 0;
   // Large memory begins where a huge page could; what lies between is never touched.
-  constexpr std::size_t kHugePage = std::size_t{2} << 20;
   std::size_t control = round_to_pages(layout_.nbytes());
   if (data >= kHugePage) control = (control + kHugePage - 1) / kHugePage * kHugePage;
   if (data > (std::size_t{1} << 62)) {

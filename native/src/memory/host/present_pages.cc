@@ -2,23 +2,40 @@
 #include "memory/host/present_pages.h"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+
+#include "base/descriptor.h"
 
 namespace hixl_rma {
 namespace {
 
 constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE, which older headers do not have
 
+// Advice may be taken for a hint, and ignored with success (qemu does): who then believes that
+// memory is reserved meets a signal instead of an error. Behind the end of a file it cannot
+// succeed.
+bool is_understood() {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  const Descriptor empty(memfd_create("hixl_rma", MFD_CLOEXEC));
+  void* beyond = mmap(nullptr, page, PROT_READ | PROT_WRITE, MAP_SHARED, empty.get(), 0);
+  if (beyond == MAP_FAILED) return false;
+  const bool refused = madvise(beyond, page, kPopulateWrite) != 0 && errno == EFAULT;
+  munmap(beyond, page);
+  return refused;
+}
+
 }  // namespace
 
 int make_present(std::byte* first, std::size_t nbytes) {
+  static const bool kUnderstood = is_understood();
+  if (!kUnderstood) return EINVAL;
   return nbytes == 0 || madvise(first, nbytes, kPopulateWrite) == 0 ? 0 : errno;
 }
 
 void ask_for_huge_pages(std::byte* first, std::size_t nbytes) {
-  constexpr std::size_t kHugePage = std::size_t{2} << 20;
   if (nbytes >= kHugePage) madvise(first, nbytes, MADV_HUGEPAGE);
 }
 

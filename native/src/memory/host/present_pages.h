@@ -15,6 +15,8 @@ namespace hixl_rma {
 /// ENOMEM or EFAULT where there is no memory for them.
 int make_present(std::byte* first, std::size_t nbytes);
 
+inline constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
 /// Asks for huge pages where the system gives them to who does. For memory that will be used whole:
 /// one touch of it takes 2 MiB.
 void ask_for_huge_pages(std::byte* first, std::size_t nbytes);
