@@ -10,12 +10,13 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from hixl_rma.bench.catalogue import Row
-from hixl_rma.bench.timing import Effort, Samples
+from hixl_rma.bench.timing import Effort, Loop, Samples
 from hixl_rma.bootstrap import MpiBootstrap
 from hixl_rma.window import NOSUCCEED, Window
 
@@ -28,11 +29,14 @@ _PATIENCE_S = 60.0
 _ROUNDS = {"fences": 20, "locks": 10, "accumulates": 20, "notifications": 5}
 
 
+_Call = Callable[..., object]
+
+
 @dataclasses.dataclass(frozen=True)
 class _Side:
     """What one side does in a turn, and what it left at rank 0 afterwards."""
 
-    loop: Callable[[int], None]
+    loop: Loop
     exact: Callable[[int], bool] = lambda _: True
 
 
@@ -98,64 +102,68 @@ class Crowd:
     def fences(self) -> dict[str, _Side]:
         """Return both sides of a fence of all ranks."""
 
-        def ours(rounds: int) -> None:
-            for _ in range(rounds):
-                self._ours.fence()
+        def over(fence: _Call) -> Loop:
+            def loop(rounds: int) -> None:
+                for _ in range(rounds):
+                    fence()
 
-        def mpi(rounds: int) -> None:
-            for _ in range(rounds):
-                self._theirs.Fence()
+            return loop
 
-        return {"ours": _Side(ours), "mpi": _Side(mpi)}
+        return {"ours": _Side(over(self._ours.fence)), "mpi": _Side(over(self._theirs.Fence))}
 
     def locks(self) -> dict[str, _Side]:
         """Return both sides of counting at rank 0 under an exclusive lock."""
         value = self._one
 
-        def ours(rounds: int) -> None:
-            win = self._ours
-            for _ in range(rounds):
-                win.lock(0)
-                win.get(value, 0, _COUNTED)
-                win.flush(0)
-                value[0] += 1
-                win.put(value, 0, _COUNTED)
-                win.unlock(0)
+        def over(lock: _Call, get: _Call, flush: _Call, put: _Call, unlock: _Call) -> Loop:
+            def loop(rounds: int) -> None:
+                for _ in range(rounds):
+                    lock(0)
+                    get(value, 0, _COUNTED)
+                    flush(0)
+                    value[0] += 1
+                    put(value, 0, _COUNTED)
+                    unlock(0)
 
-        def mpi(rounds: int) -> None:
-            win = self._theirs
-            for _ in range(rounds):
-                win.Lock(0)
-                win.Get(value, 0, _COUNTED)
-                win.Flush(0)
-                value[0] += 1
-                win.Put(value, 0, _COUNTED)
-                win.Unlock(0)
+            return loop
 
+        ours, mpi = self._ours, self._theirs
         return {
-            "ours": _Side(ours, lambda n: self._ours.local[_COUNTED] == n * self.size),
-            "mpi": _Side(mpi, lambda n: self._memory[_COUNTED] == n * self.size),
+            "ours": _Side(
+                over(ours.lock, ours.get, ours.flush, ours.put, ours.unlock),
+                lambda n: ours.local[_COUNTED] == n * self.size,
+            ),
+            "mpi": _Side(
+                over(mpi.Lock, mpi.Get, mpi.Flush, mpi.Put, mpi.Unlock),
+                lambda n: self._memory[_COUNTED] == n * self.size,
+            ),
         }
 
     def accumulates(self) -> dict[str, _Side]:
         """Return both sides of adding 8 KiB of doubles at rank 0."""
+        values = self._many
 
-        def ours(rounds: int) -> None:
-            with self._ours.lock_all():
+        def over(lock_all: _Call, accumulate: _Call, flush: _Call, unlock_all: _Call) -> Loop:
+            def loop(rounds: int) -> None:
+                lock_all()
                 for _ in range(rounds):
-                    self._ours.accumulate(self._many, 0, _SUMS.start)
-                    self._ours.flush(0)
+                    accumulate(values, 0, _SUMS.start)
+                    flush(0)
+                unlock_all()
 
-        def mpi(rounds: int) -> None:
-            self._theirs.Lock_all()
-            for _ in range(rounds):
-                self._theirs.Accumulate(self._many, 0, _SUMS.start, op=self.mpi.SUM)
-                self._theirs.Flush(0)
-            self._theirs.Unlock_all()
+            return loop
 
+        ours, mpi = self._ours, self._theirs
+        add = partial(mpi.Accumulate, op=self.mpi.SUM)
         return {
-            "ours": _Side(ours, lambda n: bool((self._ours.local[_SUMS] == n * self.size).all())),
-            "mpi": _Side(mpi, lambda n: bool((self._memory[_SUMS] == n * self.size).all())),
+            "ours": _Side(
+                over(ours.lock_all, ours.accumulate, ours.flush, ours.unlock_all),
+                lambda n: bool((ours.local[_SUMS] == n * self.size).all()),
+            ),
+            "mpi": _Side(
+                over(mpi.Lock_all, add, mpi.Flush, mpi.Unlock_all),
+                lambda n: bool((self._memory[_SUMS] == n * self.size).all()),
+            ),
         }
 
     def notifications(self) -> dict[str, _Side]:
