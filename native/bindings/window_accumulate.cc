@@ -128,13 +128,7 @@ PyObject* accumulate_call(PyObject* self, const AccumulateCall& call, PyObject* 
     return nullptr;
   }
   Window::Issue issue;
-  std::shared_ptr<RequestState> request;
-  if (call.request) {
-    request = std::make_shared<RequestState>();
-    request->window = as_window(self)->window;
-    request->target = target.rank;
-    issue.own = &request->work->completion;
-  }
+  const auto request = call.request ? make_request(self, target.rank, &issue) : nullptr;
   Status status;
   if (target.huge) {
     status = window->refuse_displacement(target.rank, target.text, operands.nbytes());

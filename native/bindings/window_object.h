@@ -107,6 +107,9 @@ struct RequestState {
   std::shared_ptr<RequestWork> work = std::make_shared<RequestWork>();
 };
 
+/// A request to `target` whose completion collects what `issue` posts.
+std::shared_ptr<RequestState> make_request(PyObject* self, int target, Window::Issue* issue);
+
 /// Keeps what a pending operation works on: for its request, or until a flush.
 void hold_memory(Window& window, std::initializer_list<const ArrayArgument*> memory, int target,
                  const Window::Issue& issue, const std::shared_ptr<RequestState>& request);

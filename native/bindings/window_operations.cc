@@ -41,16 +41,6 @@ Status run_transfer(Window& window, const Transfer& transfer, const ArrayArgumen
   });
 }
 
-std::shared_ptr<RequestState> make_request(PyObject* self, Form form, int target,
-                                           Window::Issue* issue) {
-  if (form == Form::kPlain) return nullptr;
-  auto request = std::make_shared<RequestState>();
-  request->window = as_window(self)->window;
-  request->target = target;
-  issue->own = &request->work->completion;
-  return request;
-}
-
 PyObject* transfer_call(PyObject* self, const Transfer& transfer, PyObject* const* args,
                         Py_ssize_t count, PyObject* names) {
   Values values;
@@ -67,7 +57,8 @@ PyObject* transfer_call(PyObject* self, const Transfer& transfer, PyObject* cons
     return nullptr;
   }
   Window::Issue issue;
-  const auto request = make_request(self, transfer.form, target.rank, &issue);
+  const auto request =
+      transfer.form == Form::kRequest ? make_request(self, target.rank, &issue) : nullptr;
   Status status;
   if (transfer.notifies) status = window->check_notify(target.rank, spec);
   if (status.ok()) status = run_transfer(*window, transfer, origin, target, issue);

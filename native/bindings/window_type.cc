@@ -303,6 +303,14 @@ Window* open_window(PyObject* self, const char* operation) {
   return window;
 }
 
+std::shared_ptr<RequestState> make_request(PyObject* self, int target, Window::Issue* issue) {
+  auto request = std::make_shared<RequestState>();
+  request->window = as_window(self)->window;
+  request->target = target;
+  issue->own = &request->work->completion;
+  return request;
+}
+
 void hold_memory(Window& window, std::initializer_list<const ArrayArgument*> memory, int target,
                  const Window::Issue& issue, const std::shared_ptr<RequestState>& request) {
   if (!issue.pending) return;

@@ -8,8 +8,25 @@
 
 namespace hixl_rma {
 
+/// Bytes of runs. `Run` has a member `nbytes`.
+template <class Run>
+std::size_t total_bytes(std::span<const Run> runs) {
+  std::size_t total = 0;
+  for (const Run& run : runs) total += run.nbytes;
+  return total;
+}
+
+/// Whether runs are at least so many bytes, and long enough that looking at each once more costs
+/// little beside moving it.
+template <class Run>
+bool worth_cutting(std::span<const Run> runs, std::size_t least_bytes) {
+  constexpr std::size_t kShortRun = 1024;
+  const std::size_t total = total_bytes(runs);
+  return total >= least_bytes && total / runs.size() >= kShortRun;
+}
+
 /// Runs of any lengths, taken as one and cut into units of equal bytes: what several threads share
-/// among them. `Run` has a member `nbytes`.
+/// among them.
 template <class Run>
 class ByteUnits {
  public:

@@ -3,11 +3,17 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 
 namespace hixl_rma {
 
 using Clock = std::chrono::steady_clock;
 using Nanoseconds = std::chrono::nanoseconds;
+
+/// Time passed [ns].
+inline std::uint64_t nanoseconds_since(Clock::time_point begin) {
+  return static_cast<std::uint64_t>(Nanoseconds(Clock::now() - begin).count());
+}
 
 /// A point in time that several waits share, or never.
 class Deadline {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/idle_helper.h"
 
-#include <pthread.h>
 #include <sched.h>
 
-#include <system_error>
+#include <thread>
 
 #include "base/cpu.h"
-#include "base/fork.h"
 #include "base/log.h"
+#include "base/of_process.h"
+#include "hixl_rma/status.h"
 
 namespace hixl_rma {
 namespace {
@@ -31,23 +31,12 @@ bool run_when_idle() {
 }  // namespace
 
 std::shared_ptr<IdleHelper> IdleHelper::of_process() {
-  static std::mutex mutex;
-  static std::weak_ptr<IdleHelper> known;
-  std::lock_guard lock(mutex);
-  std::shared_ptr<IdleHelper> helper = known.lock();
-  if (!helper) {
-    helper.reset(new IdleHelper);
-    known = helper;
-  }
-  return helper;
+  return hixl_rma::of_process<IdleHelper>(
+      [] { return std::shared_ptr<IdleHelper>(new IdleHelper); });
 }
 
 IdleHelper::~IdleHelper() {
-  if (!thread_.joinable()) return;
-  if (fork_generation_ != fork_generation()) {
-    thread_.detach();  // it runs in the parent process
-    return;
-  }
+  if (!thread_.started() || thread_.is_parents()) return;
   stop_.store(true, std::memory_order_relaxed);
   bell_.fetch_add(1, std::memory_order_release);
   bell_.notify_one();
@@ -57,18 +46,15 @@ IdleHelper::~IdleHelper() {
 bool IdleHelper::started() {
   std::call_once(start_, [this] {
     if (std::thread::hardware_concurrency() < 2) return;
-    fork_generation_ = fork_generation();
-    try {
-      thread_ = std::thread([this] {
-        pthread_setname_np(pthread_self(), "hixl-idle");
-        widen_affinity();
-        if (run_when_idle()) serve();
-      });
-    } catch (const std::system_error&) {
+    const Status status = thread_.start("hixl-idle", [this] {
+      widen_affinity();
+      if (run_when_idle()) serve();
+    });
+    if (!status.ok()) {
       log_line(LogLevel::kDebug, "no thread to help with copies: callers work alone");
     }
   });
-  return thread_.joinable() && fork_generation_ == fork_generation();
+  return thread_.started() && !thread_.is_parents();
 }
 
 void IdleHelper::take_units(Job& job) {

@@ -7,7 +7,8 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <thread>
+
+#include "base/own_thread.h"
 
 namespace hixl_rma {
 
@@ -49,8 +50,7 @@ class IdleHelper {
   void serve();
 
   std::once_flag start_;
-  std::thread thread_;
-  int fork_generation_ = -1;
+  OwnThread thread_;
   std::atomic<Job*> offered_{nullptr};  // whoever takes it out owns the answer
   std::atomic<std::uint32_t> bell_{0};
   std::atomic<std::uint32_t> served_{0};  // counts the jobs it came to

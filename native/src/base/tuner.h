@@ -8,6 +8,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/deadline.h"
+
 namespace hixl_rma {
 
 /// Learns which of several ways of moving bytes is the fastest for each size, from the transfers
@@ -22,6 +24,15 @@ class Tuner {
  public:
   static constexpr std::uint32_t kTries = 3;
   static constexpr std::uint32_t kRetryEvery = 256;  // below 1 %: rare enough for a p99
+
+  /// move(way) moves so many bytes one way and says whether its time tells anything: that of a
+  /// failure does not.
+  template <class Move>
+  void run(std::size_t nbytes, Move&& move) {
+    const std::size_t way = choose(nbytes);
+    const auto begin = Clock::now();
+    if (move(way)) learn(nbytes, way, static_cast<double>(nanoseconds_since(begin)));
+  }
 
   [[nodiscard]] std::size_t choose(std::size_t nbytes) {
     Size& size = sizes_[index(nbytes)];

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/work_thread.h"
 
-#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <system_error>
 #include <utility>
 
-#include "base/fork.h"
 #include "base/log.h"
+#include "hixl_rma/status.h"
 
 namespace hixl_rma {
 namespace {
@@ -26,11 +24,7 @@ void step_back() {
 }  // namespace
 
 WorkThread::~WorkThread() {
-  if (!thread_.joinable()) return;
-  if (fork_generation_ != fork_generation()) {
-    thread_.detach();  // it runs in the parent process
-    return;
-  }
+  if (!thread_.started() || thread_.is_parents()) return;
   {
     std::lock_guard lock(mutex_);
     stop_ = true;
@@ -41,19 +35,13 @@ WorkThread::~WorkThread() {
 
 // Under mutex_.
 bool WorkThread::started() {
-  if (thread_.joinable()) return fork_generation_ == fork_generation();
-  fork_generation_ = fork_generation();
-  try {
-    thread_ = std::thread([this] {
-      pthread_setname_np(pthread_self(), name_.c_str());
-      step_back();
-      serve();
-    });
-  } catch (const std::system_error& error) {
-    log_line(LogLevel::kDebug, "no thread " + name_ + ": " + error.what());
-    return false;
-  }
-  return true;
+  if (thread_.started()) return !thread_.is_parents();
+  const Status status = thread_.start(name_, [this] {
+    step_back();
+    serve();
+  });
+  if (!status.ok()) log_line(LogLevel::kDebug, name_ + ": " + std::string(status.text()));
+  return status.ok();
 }
 
 bool WorkThread::submit(std::function<void()> work) {

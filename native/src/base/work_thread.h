@@ -6,7 +6,9 @@
 #include <functional>
 #include <mutex>
 #include <string>
-#include <thread>
+#include <utility>
+
+#include "base/own_thread.h"
 
 namespace hixl_rma {
 
@@ -33,8 +35,7 @@ class WorkThread {
   void serve();
 
   std::string name_;
-  int fork_generation_ = -1;
-  std::thread thread_;
+  OwnThread thread_;
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> queue_;  // guarded by mutex_

@@ -11,6 +11,7 @@
 
 #include "base/abstract_socket.h"
 #include "base/fork.h"
+#include "base/of_process.h"
 #include "base/wire.h"
 #include "transport/common/process_facts.h"
 
@@ -75,16 +76,7 @@ Result<Descriptor> connect_beacon(const Identity& identity, bool same_network) {
 }  // namespace
 
 std::shared_ptr<ProcessBeacon> ProcessBeacon::of_process() {
-  static std::mutex mutex;
-  static std::weak_ptr<ProcessBeacon> known;
-  static int forks = 0;
-  std::lock_guard lock(mutex);
-  std::shared_ptr<ProcessBeacon> beacon = forks == fork_generation() ? known.lock() : nullptr;
-  if (!beacon) {
-    known = beacon = std::make_shared<ProcessBeacon>();
-    forks = fork_generation();
-  }
-  return beacon;
+  return hixl_rma::of_process<ProcessBeacon>([] { return std::make_shared<ProcessBeacon>(); });
 }
 
 ProcessBeacon::ProcessBeacon() {

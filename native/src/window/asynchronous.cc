@@ -23,7 +23,7 @@ constexpr std::uint64_t kAsynchronousBytes = std::uint64_t{1} << 20;
 
 }  // namespace
 
-bool Window::goes_behind(const Link& to, const Issue& issue, std::uint64_t nbytes) const {
+bool Window::goes_behind(const Link& to, const Issue& issue, std::uint64_t nbytes) {
   return issue.own != nullptr && nbytes >= kAsynchronousBytes && to.inline_data;
 }
 
@@ -55,8 +55,7 @@ void Window::move_behind(int target, bool put, std::span<const Piece> pieces, Is
               Issue inline_issue;
               const auto begin = Clock::now();
               Status status = post_pieces(target, put, owned, inline_issue);
-              const auto span = Nanoseconds(Clock::now() - begin).count();
-              (put ? link(target).puts : link(target).gets).spent(static_cast<std::uint64_t>(span));
+              (put ? link(target).puts : link(target).gets).spent(nanoseconds_since(begin));
               return status;
             });
 }

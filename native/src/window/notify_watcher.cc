@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "window/notify_watcher.h"
 
-#include <pthread.h>
 #include <sys/eventfd.h>
 
 #include <cerrno>
-#include <system_error>
 
 #include "window/waiting.h"
 
@@ -19,20 +17,13 @@ Result<std::unique_ptr<NotifyWatcher>> NotifyWatcher::start(ControlHeader& heade
     return Status::from_errno(StatusCode::kResourceExhausted, "eventfd failed", errno);
   }
   std::unique_ptr<NotifyWatcher> watcher(new NotifyWatcher(header, board, peers, std::move(event)));
-  try {
-    watcher->thread_ = std::thread([self = watcher.get()] {
-      pthread_setname_np(pthread_self(), "hixl-watcher");
-      self->watch();
-    });
-  } catch (const std::system_error& error) {
-    return Status::error(StatusCode::kResourceExhausted,
-                         std::string("starting a thread failed: ") + error.what());
-  }
+  Status status = watcher->thread_.start("hixl-watcher", [self = watcher.get()] { self->watch(); });
+  if (!status.ok()) return status;
   return watcher;
 }
 
 NotifyWatcher::~NotifyWatcher() {
-  if (!thread_.joinable()) return;
+  if (!thread_.started() || thread_.is_parents()) return;
   stop_.store(true, std::memory_order_relaxed);
   wake_all(header_.doorbell);
   thread_.join();

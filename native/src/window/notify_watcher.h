@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <thread>
 
 #include "base/descriptor.h"
 #include "base/doorbell.h"
+#include "base/own_thread.h"
 #include "hixl_rma/status.h"
 #include "window/control_layout.h"
 #include "window/notify_board.h"
@@ -45,7 +45,7 @@ class NotifyWatcher {
   std::mutex mutex_;
   std::uint64_t told_ = 0;  // news that the descriptor was made readable for, or that were seen
   std::atomic<bool> stop_{false};
-  std::thread thread_;
+  OwnThread thread_;
 };
 
 }  // namespace hixl_rma

@@ -99,7 +99,7 @@ class WaitTimer {
   WaitTimer& operator=(const WaitTimer&) = delete;
   ~WaitTimer() {
     if (begin_ == Clock::time_point{}) return;
-    const auto span = static_cast<std::uint64_t>(Nanoseconds(Clock::now() - begin_).count());
+    const std::uint64_t span = nanoseconds_since(begin_);
     kind_.waited(span);
     if (peer_ != nullptr) peer_->waited(span);
   }
@@ -124,8 +124,7 @@ class OperationTimer {
   ~OperationTimer() {
     if (weight_ == 0) [[likely]]
       return;
-    const auto span = Nanoseconds(Clock::now() - begin_).count();
-    counter_.spent(weight_ * static_cast<std::uint64_t>(span));
+    counter_.spent(weight_ * nanoseconds_since(begin_));
   }
 
  private:

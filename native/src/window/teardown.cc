@@ -169,11 +169,7 @@ std::vector<int> Window::failed_ranks() {
 }
 
 Window::~Window() {
-  if (fork_generation_ != fork_generation()) {
-    // A child of a fork: the threads are the parent's. Leak what would have to join them.
-    [[maybe_unused]] const NotifyWatcher* leaked = watcher_.release();
-    return;
-  }
+  if (fork_generation_ != fork_generation()) return;
   if (!closed() && control_region_ != nullptr && control_links_[0].endpoint() != nullptr) abort();
   release();
 }

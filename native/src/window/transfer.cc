@@ -6,6 +6,7 @@
 #include <array>
 #include <string>
 
+#include "base/byte_units.h"
 #include "window/failures.h"
 #include "window/window.h"
 
@@ -242,8 +243,7 @@ Status Window::get_pieces(std::vector<Piece> pieces, int target, Issue& issue) {
 
 Status Window::move_list(std::vector<Piece>& pieces, int target, bool put, Issue& issue) {
   if (Status status = access(target); !status.ok()) return status;
-  std::uint64_t nbytes = 0;
-  for (const Piece& piece : pieces) nbytes += piece.nbytes;
+  const std::uint64_t nbytes = total_bytes(std::span<const Piece>(pieces));
   Link& to = link(target);
   const OperationTimer timer(put ? to.puts : to.gets, nbytes);
   merge_neighbours(pieces);

@@ -363,7 +363,7 @@ class Window {
   Status post_flush(Link& to, FlushScope scope, Completion& completion);
 
   // asynchronous.cc
-  [[nodiscard]] bool goes_behind(const Link& to, const Issue& issue, std::uint64_t nbytes) const;
+  [[nodiscard]] static bool goes_behind(const Link& to, const Issue& issue, std::uint64_t nbytes);
   void move_behind(int target, bool put, std::span<const Piece> pieces, Issue& issue);
   void publish_behind(int target, const NotifySpec& spec, Issue& issue);
   template <class Work>

@@ -20,6 +20,7 @@
 #include "support/identity.h"
 #include "support/patience.h"
 #include "support/pattern.h"
+#include "support/skip_without_cma.h"
 #include "support/status_assert.h"
 #include "transport/cma/factory.h"
 
@@ -88,12 +89,6 @@ void serve_pages(Channel& channel, const Pages& pages, std::size_t nbytes) {
   (void)channel.send(region.value()->packed_key());
   while (channel.receive_number() == 1) (void)channel.send(ByteSpan(pages.data(), nbytes));
 }
-
-#define SKIP_WITHOUT_CMA()                             \
-  if (auto probed = probe_cma(); !probed.ok()) {       \
-    GTEST_SKIP() << "cma: " << probed.status().text(); \
-  }                                                    \
-  static_assert(true)
 
 }  // namespace
 

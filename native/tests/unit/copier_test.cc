@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <span>
 #include <thread>
@@ -109,6 +110,23 @@ TEST(Tuner, TakesTheWayThatWasFasterForTheSizeAndNoOther) {
   fill(1 << 26, 200, 100);
   EXPECT_EQ(tuner.choose(1 << 20), 0U);
   EXPECT_EQ(tuner.choose(1 << 26), 1U);
+}
+
+TEST(Tuner, LearnsFromWhatItRunsAndNothingFromAFailure) {
+  Tuner<2> tuner;
+  for (int i = 0; i < 20; ++i) tuner.run(4096, [](std::size_t) { return false; });
+  EXPECT_EQ(tuner.choose(4096), 0U) << "nothing is known: the first way is tried";
+  const auto begin = Clock::now();
+  for (int i = 0; i < 20; ++i) {
+    tuner.run(4096, [](std::size_t way) {
+      const auto until = Clock::now() + std::chrono::microseconds(way == 0 ? 500 : 0);
+      while (Clock::now() < until) {
+      }
+      return true;
+    });
+  }
+  EXPECT_GE(nanoseconds_since(begin), 1'000'000U);
+  EXPECT_EQ(tuner.choose(4096), 1U);
 }
 
 TEST(Tuner, OneSlowTransferDoesNotTurnTheChoice) {

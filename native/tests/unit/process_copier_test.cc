@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Cross-process copies of this process with itself, which no kernel refuses.
+// Cross-process copies of this process with itself: no kernel that has them refuses those.
 #include "transport/cma/process_copier.h"
 
 #include <gtest/gtest.h>
@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "support/pattern.h"
+#include "support/skip_without_cma.h"
 #include "support/status_assert.h"
-#include "transport/cma/factory.h"
 
 namespace hixl_rma::testing {
 namespace {
@@ -26,12 +26,6 @@ constexpr std::size_t kGap = 3;
 std::uint64_t address_of(const Bytes& bytes) {
   return static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(bytes.data()));
 }
-
-#define SKIP_WITHOUT_CMA()                             \
-  if (auto probed = probe_cma(); !probed.ok()) {       \
-    GTEST_SKIP() << "cma: " << probed.status().text(); \
-  }                                                    \
-  static_assert(true)
 
 class ProcessCopyWays : public ::testing::TestWithParam<ProcessCopyWay> {};
 INSTANTIATE_TEST_SUITE_P(All, ProcessCopyWays,

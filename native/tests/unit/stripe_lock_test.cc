@@ -6,6 +6,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -18,22 +19,26 @@ namespace {
 
 using Table = std::array<StripeLock, kStripeCount>;
 
+constexpr std::uint32_t kThreads = 4;
+
+/// Runs the body in as many threads at once, each with the name it takes locks by.
+void in_threads(const std::function<void(std::uint32_t name)>& body) {
+  std::vector<std::thread> threads;
+  for (std::uint32_t name = 1; name <= kThreads; ++name) threads.emplace_back(body, name);
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST(StripeLock, only_one_holder_is_inside) {
   Table table{};
   std::uint64_t plain = 0;  // TSan sees a second one at once
   const int times = testing::rounds(20000, 2000);
-  constexpr std::uint32_t kThreads = 4;
-  std::vector<std::thread> threads;
-  for (std::uint32_t t = 1; t <= kThreads; ++t) {
-    threads.emplace_back([&, t] {
-      for (int i = 0; i < times; ++i) {
-        const StripeGuard guard({table.data(), t}, 64, 8);
-        EXPECT_EQ(table[0].holder.load(), t);
-        ++plain;
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  in_threads([&](std::uint32_t t) {
+    for (int i = 0; i < times; ++i) {
+      const StripeGuard guard({table.data(), t}, 64, 8);
+      EXPECT_EQ(table[0].holder.load(), t);
+      ++plain;
+    }
+  });
   EXPECT_EQ(plain, kThreads * static_cast<std::uint64_t>(times));
   EXPECT_EQ(table[0].holder.load(), 0U);
 }
@@ -78,20 +83,16 @@ TEST(StripeLock, ranges_of_many_holders_are_atomic_against_each_other) {
   Table table{};
   std::array<std::uint64_t, 16> plain{};  // one word a stripe; TSan sees two holders at once
   const int times = testing::rounds(3000, 300);
-  std::vector<std::thread> threads;
-  for (std::uint32_t t = 1; t <= 4; ++t) {
-    threads.emplace_back([&, t] {
-      for (int i = 0; i < times; ++i) {
-        const std::size_t first = (t * 3 + static_cast<std::size_t>(i)) % 12;
-        const StripeGuard guard({table.data(), t}, first * kStripeBytes, 4 * kStripeBytes);
-        for (std::size_t stripe = first; stripe < first + 4; ++stripe) ++plain[stripe];
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  in_threads([&](std::uint32_t t) {
+    for (int i = 0; i < times; ++i) {
+      const std::size_t first = (t * 3 + static_cast<std::size_t>(i)) % 12;
+      const StripeGuard guard({table.data(), t}, first * kStripeBytes, 4 * kStripeBytes);
+      for (std::size_t stripe = first; stripe < first + 4; ++stripe) ++plain[stripe];
+    }
+  });
   std::uint64_t sum = 0;
   for (const std::uint64_t words : plain) sum += words;
-  EXPECT_EQ(sum, 4U * 4U * static_cast<std::uint64_t>(times));
+  EXPECT_EQ(sum, 4U * kThreads * static_cast<std::uint64_t>(times));
 }
 
 TEST(StripeLock, nothing_is_locked_without_a_table) {
@@ -152,18 +153,13 @@ TEST(StripeLock, the_lock_of_a_dead_holder_is_taken_over_by_one_alone) {
   patience.bury(7);
   std::uint64_t plain = 0;  // TSan sees a second one at once
   const int times = testing::rounds(300, 50);
-  constexpr std::uint32_t kThreads = 4;
-  std::vector<std::thread> threads;
-  for (std::uint32_t t = 1; t <= kThreads; ++t) {
-    threads.emplace_back([&, t] {
-      for (int i = 0; i < times; ++i) {
-        ASSERT_OK(lock_stripe(table[0], t, &patience));
-        ++plain;
-        table[0].holder.store(i % 10 == 0 ? 7 : 0, std::memory_order_release);  // 7: died inside
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
+  in_threads([&](std::uint32_t t) {
+    for (int i = 0; i < times; ++i) {
+      ASSERT_OK(lock_stripe(table[0], t, &patience));
+      ++plain;
+      table[0].holder.store(i % 10 == 0 ? 7 : 0, std::memory_order_release);  // 7: died inside
+    }
+  });
   EXPECT_EQ(plain, kThreads * static_cast<std::uint64_t>(times));
 }
 

@@ -2,10 +2,9 @@
 #include "memory/host/copier.h"
 
 #include <cstring>
-#include <mutex>
 
 #include "base/byte_units.h"
-#include "base/deadline.h"
+#include "base/of_process.h"
 #include "memory/host/stream_copy.h"
 
 namespace hixl_rma {
@@ -23,33 +22,22 @@ void copy_run(std::byte* to, const std::byte* from, std::size_t nbytes, bool str
   }
 }
 
-std::size_t total_of(std::span<const CopyBlock> blocks) {
-  std::size_t total = 0;
-  for (const CopyBlock& block : blocks) total += block.nbytes;
-  return total;
-}
-
 }  // namespace
 
 std::shared_ptr<Copier> Copier::of_process() {
-  static std::mutex mutex;
-  static std::weak_ptr<Copier> known;
-  std::lock_guard lock(mutex);
-  std::shared_ptr<Copier> copier = known.lock();
-  if (!copier) known = copier = std::make_shared<Copier>();
-  return copier;
+  return hixl_rma::of_process<Copier>([] { return std::make_shared<Copier>(); });
 }
 
 void Copier::copy(std::span<const CopyBlock> blocks) {
-  const std::size_t total = total_of(blocks);
+  const std::size_t total = total_bytes(blocks);
   if (total < kLargeCopy) {
     copy(blocks, CopyWay::kPlain);
     return;
   }
-  const std::size_t way = tuner_.choose(total);
-  const auto start = Clock::now();
-  copy(blocks, static_cast<CopyWay>(way));
-  tuner_.learn(total, way, static_cast<double>(Nanoseconds(Clock::now() - start).count()));
+  tuner_.run(total, [&](std::size_t way) {
+    copy(blocks, static_cast<CopyWay>(way));
+    return true;
+  });
 }
 
 void Copier::copy(std::span<const CopyBlock> blocks, CopyWay way) {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/byte_units.h"
-#include "base/deadline.h"
+#include "base/of_process.h"
 
 namespace hixl_rma {
 namespace {
@@ -14,35 +14,21 @@ namespace {
 // What one core asks the kernel for at a time: the call costs little beside it, and waiting for the
 // last one does, too.
 constexpr std::size_t kUnitBytes = std::size_t{256} * 1024;
-// Smaller pieces than this cost more to look up than to copy, wherever that is done.
-constexpr std::size_t kSmallPiece = 1024;
-
-bool is_large(std::span<const Piece> pieces, std::size_t total) {
-  return total >= 2 * kUnitBytes && total / pieces.size() >= kSmallPiece;
-}
 
 }  // namespace
 
 std::shared_ptr<ProcessCopier> ProcessCopier::of_process() {
-  static std::mutex mutex;
-  static std::weak_ptr<ProcessCopier> known;
-  std::lock_guard lock(mutex);
-  std::shared_ptr<ProcessCopier> copier = known.lock();
-  if (!copier) known = copier = std::make_shared<ProcessCopier>();
-  return copier;
+  return hixl_rma::of_process<ProcessCopier>([] { return std::make_shared<ProcessCopier>(); });
 }
 
 Status ProcessCopier::copy(pid_t pid, CopyDirection direction, std::uint64_t base,
                            std::span<const Piece> pieces) {
-  std::size_t total = 0;
-  for (const Piece& piece : pieces) total += piece.nbytes;
-  if (!is_large(pieces, total)) return copy_across(pid, direction, base, pieces);
-  const std::size_t way = tuner_.choose(total);
-  const auto start = Clock::now();
-  Status status = copy(pid, direction, base, pieces, static_cast<ProcessCopyWay>(way));
-  if (status.ok()) {
-    tuner_.learn(total, way, static_cast<double>(Nanoseconds(Clock::now() - start).count()));
-  }
+  if (!worth_cutting(pieces, 2 * kUnitBytes)) return copy_across(pid, direction, base, pieces);
+  Status status;
+  tuner_.run(total_bytes(pieces), [&](std::size_t way) {
+    status = copy(pid, direction, base, pieces, static_cast<ProcessCopyWay>(way));
+    return status.ok();
+  });
   return status;
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/byte_units.h"
 #include "base/doorbell.h"
 #include "transport/common/staged_operand.h"
 #include "transport/common/stripes.h"
@@ -42,14 +43,6 @@ inline std::byte* place(RemoteRegion& region, std::uint64_t offset, std::size_t 
 
 bool overlaps(const CopyBlock& block) {
   return block.to < block.from + block.nbytes && block.from < block.to + block.nbytes;
-}
-
-bool large(std::span<const Piece> pieces) {
-  // Smaller pieces than this are moved as fast one by one as they are looked at.
-  constexpr std::size_t kSmallPiece = 1024;
-  std::size_t total = 0;
-  for (const Piece& piece : pieces) total += piece.nbytes;
-  return total >= kLargeCopy && total / pieces.size() >= kSmallPiece;
 }
 
 std::atomic_ref<std::uint64_t> word_at(RemoteRegion& region, std::uint64_t offset) {
@@ -89,7 +82,7 @@ PostResult MappedEndpoint::get(RemoteRegion& region, const Piece& piece, Complet
 
 PostResult MappedEndpoint::put_v(RemoteRegion& region, std::span<const Piece> pieces, Completion*) {
   std::byte* base = region.mapped();
-  if (!large(pieces)) {
+  if (!worth_cutting(pieces, kLargeCopy)) {
     for (const Piece& piece : pieces) copy_bytes(base + piece.offset, piece.local, piece.nbytes);
     return Post::kDone;
   }
@@ -104,7 +97,7 @@ PostResult MappedEndpoint::put_v(RemoteRegion& region, std::span<const Piece> pi
 
 PostResult MappedEndpoint::get_v(RemoteRegion& region, std::span<const Piece> pieces, Completion*) {
   const std::byte* base = region.mapped();
-  if (!large(pieces)) {
+  if (!worth_cutting(pieces, kLargeCopy)) {
     for (const Piece& piece : pieces) copy_bytes(piece.local, base + piece.offset, piece.nbytes);
     return Post::kDone;
   }

@@ -3,7 +3,6 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -93,12 +92,7 @@ Descriptor receive_descriptor(int socket, bool& granted) {
 }  // namespace
 
 SegmentServer::~SegmentServer() {
-  if (fork_generation_ != fork_generation()) {
-    // A child of a fork: the thread is the parent's. Leak what would be joined.
-    [[maybe_unused]] const auto* leaked =
-        std::make_unique<std::thread>(std::move(thread_)).release();
-    return;
-  }
+  if (thread_.is_parents()) return;
   std::unique_lock lock(mutex_);
   offers_.clear();
   stop(lock);
@@ -106,7 +100,7 @@ SegmentServer::~SegmentServer() {
 
 Result<Token> SegmentServer::offer(int fd, std::function<Status()> on_request) {
   std::lock_guard lock(mutex_);
-  if (!thread_.joinable()) {
+  if (!thread_.started()) {
     if (Status status = start(); !status.ok()) return status;
   }
   const Token token = random_token();
@@ -115,7 +109,7 @@ Result<Token> SegmentServer::offer(int fd, std::function<Status()> on_request) {
 }
 
 void SegmentServer::withdraw(const Token& token) {
-  if (fork_generation_ != fork_generation()) return;  // offered by the parent
+  if (thread_.is_parents()) return;  // offered by the parent
   std::unique_lock lock(mutex_);
   offers_.erase(token);
   if (offers_.empty()) stop(lock);
@@ -140,15 +134,10 @@ Status SegmentServer::start() {
     return Status::from_errno(StatusCode::kUnavailable,
                               "binding the abstract socket for shared segments failed", errno);
   }
-  try {
-    thread_ = std::thread([this, listener_fd = listener.get(), wake_fd = wake.get()] {
-      pthread_setname_np(pthread_self(), "hixl-segments");
-      serve(listener_fd, wake_fd);
-    });
-  } catch (const std::system_error& error) {
-    return Status::error(StatusCode::kResourceExhausted,
-                         std::string("starting a thread failed: ") + error.what());
-  }
+  Status status = thread_.start(
+      "hixl-segments",
+      [this, listener_fd = listener.get(), wake_fd = wake.get()] { serve(listener_fd, wake_fd); });
+  if (!status.ok()) return status;
   listener_ = std::move(listener);
   wake_ = std::move(wake);
   name_ = name;
@@ -156,8 +145,8 @@ Status SegmentServer::start() {
 }
 
 void SegmentServer::stop(std::unique_lock<std::mutex>& lock) {
-  if (!thread_.joinable()) return;
-  std::thread thread = std::move(thread_);
+  if (!thread_.started()) return;
+  OwnThread thread = std::move(thread_);
   Descriptor listener = std::move(listener_);
   Descriptor wake = std::move(wake_);
   name_.clear();

@@ -10,11 +10,10 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 
 #include "base/deadline.h"
 #include "base/descriptor.h"
-#include "base/fork.h"
+#include "base/own_thread.h"
 #include "base/random.h"
 #include "hixl_rma/status.h"
 
@@ -52,13 +51,12 @@ class SegmentServer {
     std::function<Status()> on_request;
   };
 
-  const int fork_generation_ = fork_generation();
   mutable std::mutex mutex_;
   std::map<Token, Offer> offers_;
   std::string name_;
   Descriptor listener_;
   Descriptor wake_;
-  std::thread thread_;
+  OwnThread thread_;
 };
 
 /// Asks a SegmentServer for a segment. Errors: Unavailable, AccessDenied, Timeout.

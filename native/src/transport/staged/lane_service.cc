@@ -6,14 +6,12 @@
 // it is tried again. Its lane waits meanwhile: operations of one origin keep their order.
 #include "transport/staged/lane_service.h"
 
-#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <string>
-#include <system_error>
 
 #include "base/cpu.h"
 #include "transport/common/stripes.h"
@@ -57,32 +55,21 @@ Status LaneService::start() {
   if (stopping_.load(std::memory_order_relaxed)) {
     return Status::error(StatusCode::kClosed, "the memory was withdrawn");
   }
-  if (thread_.joinable()) return {};
+  if (thread_.started()) return {};
   cursors_.resize(kLanes);
-  try {
-    thread_ = std::thread([this] { serve(); });
-  } catch (const std::system_error& error) {
-    return Status::error(StatusCode::kResourceExhausted,
-                         std::string("starting a thread failed: ") + error.what());
-  }
-  return {};
+  return thread_.start("hixl-staging", [this] { serve(); });
 }
 
 bool LaneService::started() const {
   std::lock_guard lock(mutex_);
-  return thread_.joinable();
+  return thread_.started();
 }
 
 void LaneService::stop() {
-  if (fork_generation_ != fork_generation()) {
-    // A child of a fork: thread and staging buffer are the parent's. Leak what would be joined.
-    [[maybe_unused]] const auto* leaked =
-        std::make_unique<std::thread>(std::move(thread_)).release();
-    return;
-  }
+  if (thread_.is_parents()) return;  // and so is the staging buffer
   std::lock_guard lock(mutex_);
   stopping_.store(true, std::memory_order_release);  // pairs with the loads in serve() and rest()
-  if (!thread_.joinable()) return;
+  if (!thread_.started()) return;
   wake_all(header().doorbell);
   thread_.join();
   // Only now: what was answered was answered before, and what was not never will be.
@@ -90,7 +77,6 @@ void LaneService::stop() {
 }
 
 void LaneService::serve() {
-  pthread_setname_np(pthread_self(), "hixl-staging");
   Bits pending{};
   auto linger_until = Clock::now();
   bool worked = false;

@@ -6,10 +6,9 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <thread>
 #include <vector>
 
-#include "base/fork.h"
+#include "base/own_thread.h"
 #include "base/random.h"
 #include "memory/host/shared_segment.h"
 #include "transport/common/mapped_endpoint.h"
@@ -78,9 +77,8 @@ class LaneService {
   const Access access_;
   MappedRegion region_;
   MappedEndpoint verbs_;
-  const int fork_generation_ = fork_generation();
   mutable std::mutex mutex_;  // of the thread's begin and end
-  std::thread thread_;
+  OwnThread thread_;
   std::atomic<bool> stopping_{false};
   std::vector<std::uint8_t> cursors_;       // by lane: the slot that is next
   std::map<std::size_t, Stalled> stalled_;  // by lane
