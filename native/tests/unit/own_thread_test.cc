@@ -11,7 +11,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <utility>
 
 #include "base/of_process.h"
 #include "support/status_assert.h"
