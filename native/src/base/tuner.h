@@ -15,15 +15,18 @@ namespace hixl_rma {
 /// Learns which of several ways of moving bytes is the fastest for each size, from the transfers
 /// that are made anyway: no threshold is a guess, and none is measured before it is needed.
 ///
-/// Sizes are told apart by their power of two. Each way is tried a few times, then the fastest is
-/// taken; now and then another one is tried again, because what is fast depends on what else the
-/// machine does.
+/// Sizes are told apart by their power of two. Each way is tried some times in a row, because the
+/// first time finds what another way left in the caches, and the best of them counts; then the
+/// fastest way is taken. The ways are tried anew one after the other, often at first, because the
+/// first tries may have had bad luck, and rarely later, because what is fast depends on what else
+/// the machine does.
 /// Thread: any; what two threads learn at the same moment may be learnt once.
 template <std::size_t Ways>
 class Tuner {
  public:
   static constexpr std::uint32_t kTries = 3;
-  static constexpr std::uint32_t kRetryEvery = 256;  // below 1 %: rare enough for a p99
+  static constexpr std::uint32_t kRetryEvery = 512;  // below 1 %: rare enough for a p99
+  static constexpr std::uint32_t kLearning = 128;    // transfers, of which every 16th begins tries
 
   /// move(way) moves so many bytes one way and says whether its time tells anything: that of a
   /// failure does not.
@@ -37,13 +40,17 @@ class Tuner {
   [[nodiscard]] std::size_t choose(std::size_t nbytes) {
     Size& size = sizes_[index(nbytes)];
     const std::uint32_t call = size.calls.fetch_add(1, std::memory_order_relaxed);
+    const std::uint32_t period = call < kLearning ? kLearning / 8 : kRetryEvery;
+    if (call != 0 && call % period == 0) {
+      size.ways[call / period % Ways].tries.store(0, std::memory_order_relaxed);
+    }
     std::size_t best = 0;
     for (std::size_t way = 0; way < Ways; ++way) {
       const Way& candidate = size.ways[way];
       if (candidate.tries.load(std::memory_order_relaxed) < kTries) return way;
       if (cost(candidate) < cost(size.ways[best])) best = way;
     }
-    return call % kRetryEvery == 0 ? call / kRetryEvery % Ways : best;
+    return best;
   }
 
   void learn(std::size_t nbytes, std::size_t way, double nanoseconds) {
@@ -51,8 +58,8 @@ class Tuner {
     const auto fresh = static_cast<float>(nanoseconds / static_cast<double>(nbytes));
     const std::uint32_t tries = learner.tries.load(std::memory_order_relaxed);
     const float known = cost(learner);
-    // The first tries meet pages that were never touched: their best counts. Later a single slow
-    // one, of a thread that lost its core, must not turn the choice.
+    // Once it is known, a single slow one, of a thread that lost its core, must not turn the
+    // choice.
     const float next = tries == 0       ? fresh
                        : tries < kTries ? std::min(known, fresh)
                                         : known + (std::min(fresh, 2 * known) - known) / 8;

@@ -129,9 +129,35 @@ TEST(Tuner, LearnsFromWhatItRunsAndNothingFromAFailure) {
   EXPECT_EQ(tuner.choose(4096), 1U);
 }
 
+TEST(Tuner, BadLuckInTheFirstTriesIsMadeGoodByTheNextOnes) {
+  Tuner<4> tuner;
+  int slow = 0;
+  for (int i = 0; i < 80; ++i) {
+    const std::size_t way = tuner.choose(1 << 26);
+    const bool unlucky = way == 3 && i < 12;
+    tuner.learn(1 << 26, way, way != 3 ? 200 : unlucky ? 1000 : 100);
+    if (i >= 70 && way != 3) ++slow;
+  }
+  EXPECT_EQ(slow, 0);
+}
+
+TEST(Tuner, AWayIsJudgedByWhatItDoesAfterItself) {
+  Tuner<2> tuner;
+  std::size_t before = 1;
+  int slow = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    const std::size_t way = tuner.choose(1 << 20);
+    // The first way is the faster one, but not with what the second one left in the caches.
+    tuner.learn(1 << 20, way, way != 0 ? 110 : before == 0 ? 100 : 150);
+    before = way;
+    if (i >= 1000 && way != 0) ++slow;
+  }
+  EXPECT_LE(slow, 100) << "it is tried anew in fewer than 1 of 100 transfers";
+}
+
 TEST(Tuner, OneSlowTransferDoesNotTurnTheChoice) {
   Tuner<2> tuner;
-  for (int i = 0; i < 50; ++i) {
+  for (int i = 0; i < 60; ++i) {
     const std::size_t way = tuner.choose(4096);
     tuner.learn(4096, way, way == 0 ? 100 : 130);
   }
