@@ -72,14 +72,14 @@ bool is_supported(DataType type, ReduceOp op) noexcept;
 using ReduceFunction = void (*)(void* target, const void* operand, std::size_t count) noexcept;
 
 /// The function for the pair, to be looked up once and called per stripe; nullptr where
-/// is_supported() is false.
-ReduceFunction reduce_function(DataType type, ReduceOp op) noexcept;
+/// is_supported() is false. `nbytes`: how much is combined in all, which decides the instructions.
+ReduceFunction reduce_function(DataType type, ReduceOp op, std::size_t nbytes) noexcept;
 
 /// How many levels of instructions this processor can run these loops in, at least 1. Level 0 is
-/// what every processor of the architecture has; reduce_function() is of the highest.
+/// what every processor of the architecture has.
 std::size_t reduce_levels() noexcept;
 /// The same function in the instructions of one level: the results are the same bits.
-ReduceFunction reduce_function(DataType type, ReduceOp op, std::size_t level) noexcept;
+ReduceFunction reduce_function_of_level(DataType type, ReduceOp op, std::size_t level) noexcept;
 
 /// Look up and call reduce_function(). An unsupported pair leaves the target as it is.
 ///

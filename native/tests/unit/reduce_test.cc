@@ -324,14 +324,25 @@ TEST(ReduceMemory, every_level_of_instructions_gives_the_same_bits) {
         operand[i + 2] = static_cast<std::uint8_t>(0x30U | ((i * 23) & 0x8fU));
       }
       std::vector<std::uint8_t> expected = start;
-      reduce_function(type, op, 0)(&expected[1], &operand[3], kCount);
+      reduce_function_of_level(type, op, 0)(&expected[1], &operand[3], kCount);
       for (std::size_t level = 1; level < reduce_levels(); ++level) {
         std::vector<std::uint8_t> target = start;
-        reduce_function(type, op, level)(&target[1], &operand[3], kCount);
+        reduce_function_of_level(type, op, level)(&target[1], &operand[3], kCount);
         ASSERT_EQ(target, expected) << name_of(type) << " " << name_of(op) << " level " << level;
       }
     }
   }
+}
+
+TEST(ReduceMemory, how_much_is_combined_decides_the_instructions_but_never_the_result) {
+  for (const std::size_t count : {std::size_t{1000}, std::size_t{200'000}}) {
+    std::vector<double> target(count, 1.5);
+    const std::vector<double> operand(count, 0.25);
+    reduce_function(DataType::kFloat64, ReduceOp::kSum, 8 * count)(target.data(), operand.data(),
+                                                                   count);
+    ASSERT_EQ(std::ranges::count(target, 1.75), static_cast<std::ptrdiff_t>(count));
+  }
+  EXPECT_EQ(reduce_function(DataType::kComplex64, ReduceOp::kMin, 8), nullptr);
 }
 
 TEST(ReduceMemory, target_and_operand_may_be_the_same_buffer) {

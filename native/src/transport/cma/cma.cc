@@ -127,7 +127,8 @@ Status CmaEndpoint::write(RemoteRegion& region, std::byte* from, std::uint64_t o
 // Read, combine here, write back, one group of stripes at a time under their locks.
 PostResult CmaEndpoint::accumulate(RemoteRegion& region, const Accumulate& operation, Completion*) {
   const std::size_t element = size_of(operation.type);
-  const ReduceFunction apply = reduce_function(operation.type, operation.op);
+  const ReduceFunction apply =
+      reduce_function(operation.type, operation.op, operation.count * element);
   if (apply == nullptr) return Status::error(StatusCode::kInvalidType, "no such reduction");
   std::unique_lock lock(static_cast<CmaRemoteRegion&>(region).mutex(), std::defer_lock);
   if (Status locked = lock_with(region.sync().patience, lock); !locked.ok()) return locked;

@@ -150,7 +150,8 @@ PostResult MappedEndpoint::compare_swap(RemoteRegion& region, std::uint64_t offs
 PostResult MappedEndpoint::accumulate(RemoteRegion& region, const Accumulate& operation,
                                       Completion*) {
   const std::size_t element = size_of(operation.type);
-  const ReduceFunction apply = reduce_function(operation.type, operation.op);
+  const ReduceFunction apply =
+      reduce_function(operation.type, operation.op, operation.count * element);
   if (apply == nullptr) return Status::error(StatusCode::kInvalidType, "no such reduction");
   std::uint64_t offset = operation.offset;
   std::size_t done = 0;

@@ -222,7 +222,7 @@ bool LaneService::accumulate(const SlotRequest& request, std::byte* payload, std
                              SlotAnswer* answer) {
   *answer = SlotAnswer::kMalformed;
   const std::size_t element = size_of(request.type);
-  const ReduceFunction apply = reduce_function(request.type, request.op);
+  const ReduceFunction apply = reduce_function(request.type, request.op, kSlotBytes);
   if (apply == nullptr || element == 0 || request.length > kSlotBytes / element ||
       (!request.has_operand && request.op != ReduceOp::kNoOp)) {
     return true;
