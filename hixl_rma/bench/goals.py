@@ -28,6 +28,7 @@ class Verdict(enum.Enum):
     """How a row compares with its goal."""
 
     MET = "met"
+    AT_LIMIT = "at the limit"
     MISSED = "missed"
     NOT_MEASURED = "not measured"
     NO_GOAL = ""
@@ -104,13 +105,25 @@ def judge(goal: Goal | None, figures: Mapping[Figure, float | None]) -> Verdict:
     Returns
     -------
     Verdict
-        A condition that fails decides, whatever was not measured.
+        A condition that fails decides, whatever was not measured. Where MPI itself is so near the
+        limit that the limit does not beat it by what is asked, and we reach the share of the limit
+        that is asked, the row is at the limit.
     """
     if goal is None:
         return Verdict.NO_GOAL
     values = [(condition, figures.get(condition.figure)) for condition in goal.conditions]
-    if any(value is not None and not condition.holds(value) for condition, value in values):
-        return Verdict.MISSED
+    fails = [c for c, value in values if value is not None and not c.holds(value)]
+    if fails:
+        return Verdict.AT_LIMIT if _past_limit(goal, fails, figures) else Verdict.MISSED
     if any(value is None or math.isnan(value) for _, value in values):
         return Verdict.NOT_MEASURED
     return Verdict.MET
+
+
+def _past_limit(goal: Goal, fails: list[Condition], figures: Mapping[Figure, float | None]) -> bool:
+    """Return whether all that fails asks for more than the limit, measured beside it, allows."""
+    near = any(condition.figure is Figure.LIMIT for condition in goal.conditions)
+    ours, of_limit = figures.get(Figure.MPI), figures.get(Figure.LIMIT)
+    if not near or ours is None or of_limit is None:
+        return False
+    return all(c.figure is Figure.MPI and not c.holds(ours / of_limit) for c in fails)

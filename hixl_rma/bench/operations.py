@@ -18,18 +18,19 @@ from hixl_rma.bench.timing import Effort, Loop, Samples, Side, each, take_turns
 
 __all__ = ["accumulate", "atomic", "passive"]
 
+_PLACES = 16  # that accumulates go to in turn
 _PLACE = 64  # of the word that atomics change [bytes]
 _ID = 9  # of the notifications that nobody waits for
 
 
-def _our_loop(session: Session, name: str, window: str, numbers: Any) -> Loop:  # noqa: ANN401
+def _our_loop(session: Session, name: str, window: str, numbers: Any, place: int = 0) -> Loop:  # noqa: ANN401
     """Return a loop over one of our operations and its flush."""
     size = numbers.nbytes
     win = session.ours(window)
     calls: dict[str, tuple[Any, ...]] = {
         "put": (win.put, session.origin[:size], TARGET, 0),
         "get": (win.get, session.origin[:size], TARGET, 0),
-        "accumulate": (win.accumulate, numbers, TARGET, 0),
+        "accumulate": (win.accumulate, numbers, TARGET, place),
         "fetch_and_op": (win.fetch_and_op, _word(1), _word(), TARGET, _PLACE),
         "compare_and_swap": (win.compare_and_swap, _word(), _word(), _word(), TARGET, _PLACE),
         "put_notify": (_notifying(win.put_notify), session.origin[:size], TARGET, 0),
@@ -45,7 +46,13 @@ def _word(value: int = 0) -> Any:  # noqa: ANN401 - either library takes it as a
     return np.full(1, value, "i8")
 
 
-def _their_loop(session: Session, name: str, window: str, numbers: Any) -> Loop | None:  # noqa: ANN401
+def _their_loop(
+    session: Session,
+    name: str,
+    window: str,
+    numbers: Any,  # noqa: ANN401
+    place: int = 0,
+) -> Loop | None:
     """Return a loop over the same of MPI's; None where it has none."""
     size = numbers.nbytes
     win, mpi = session.theirs(window), session.mpi
@@ -54,17 +61,23 @@ def _their_loop(session: Session, name: str, window: str, numbers: Any) -> Loop 
     calls: dict[str, tuple[Any, ...]] = {
         "put": (win.Put, data, TARGET, there),
         "get": (win.Get, data, TARGET, there),
-        "accumulate": (win.Accumulate, doubles, TARGET, (0, size // 8, mpi.DOUBLE), mpi.SUM),
+        "accumulate": (win.Accumulate, doubles, TARGET, (place, size // 8, mpi.DOUBLE), mpi.SUM),
         "fetch_and_op": (win.Fetch_and_op, _word(1), _word(), TARGET, _PLACE, mpi.SUM),
         "compare_and_swap": (win.Compare_and_swap, _word(), _word(), _word(), TARGET, _PLACE),
     }
     return each(*calls[name], then=win.Flush, rank=TARGET) if name in calls else None
 
 
-def _limit(session: Session, row: Row, numbers: Any, address: int) -> Loop | None:  # noqa: ANN401
+def _limit(
+    session: Session,
+    row: Row,
+    numbers: Any,  # noqa: ANN401
+    address: int,
+    place: int,
+) -> Loop | None:
     """Return what the memory allows; None where nothing is compared."""
     if row.scenario == "accumulate" and row.window == ALLOCATED:
-        target = session.ours(ALLOCATED).remote(TARGET)[: row.size].view(np.float64)
+        target = session.ours(ALLOCATED).remote(TARGET)[place : place + row.size].view(np.float64)
 
         def add(times: int) -> None:
             for _ in repeat(None, times):
@@ -78,6 +91,25 @@ def _limit(session: Session, row: Row, numbers: Any, address: int) -> Loop | Non
     return None
 
 
+def _sides(
+    session: Session,
+    row: Row,
+    name: str,
+    numbers: Any,  # noqa: ANN401
+    address: int,
+    place: int,
+) -> dict[str, Side]:
+    """Return all sides that change a place of the target's memory."""
+    sides = {"ours": Side(_our_loop(session, name, row.window, numbers, place))}
+    theirs = _their_loop(session, name, row.window, numbers, place)
+    if theirs is not None:
+        sides["mpi"] = Side(theirs, session.guard(row.size))
+    limit = _limit(session, row, numbers, address, place)
+    if limit is not None:
+        sides["limit"] = Side(limit)
+    return sides
+
+
 def _measure(session: Session, row: Row, name: str, effort: Effort) -> Samples | None:
     address = session.target_address(row.window)
     session.theirs(row.window)
@@ -86,14 +118,9 @@ def _measure(session: Session, row: Row, name: str, effort: Effort) -> Samples |
     def body() -> None:
         # One array for all sides: which places of a cache it falls on is a matter of luck.
         numbers = np.ones(row.size // 8)
-        sides = {"ours": Side(_our_loop(session, name, row.window, numbers))}
-        theirs = _their_loop(session, name, row.window, numbers)
-        if theirs is not None:
-            sides["mpi"] = Side(theirs, session.guard(row.size))
-        limit = _limit(session, row, numbers, address)
-        if limit is not None:
-            sides["limit"] = Side(limit)
-        found.append(take_turns(sides, effort))
+        places = range(0, session.size - row.size + 1, row.size)[:_PLACES]
+        sides, *elsewhere = (_sides(session, row, name, numbers, address, p) for p in places)
+        found.append(take_turns(sides, effort, elsewhere))
 
     session.at_origin(row.state, body)
     return found[0] if found else None

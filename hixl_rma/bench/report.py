@@ -17,7 +17,12 @@ from hixl_rma.bench.results import Line, failed
 
 __all__ = ["as_json", "number", "print_table", "summary", "table"]
 
-_STYLES = {Verdict.MET: "green", Verdict.MISSED: "red", Verdict.NOT_MEASURED: "yellow"}
+_STYLES = {
+    Verdict.MET: "green",
+    Verdict.AT_LIMIT: "cyan",
+    Verdict.MISSED: "red",
+    Verdict.NOT_MEASURED: "yellow",
+}
 _HEAD = (
     "what",
     "window",
@@ -91,10 +96,7 @@ def summary(lines: Sequence[Line]) -> str:
     counts = Counter(line.verdict for line in lines if line.row.goal is not None)
     absent = sum(1 for line in lines if line.row.absent)
     again = sum(1 for line in lines if line.again)
-    text = ", ".join(
-        f"{counts[verdict]} {verdict.value}"
-        for verdict in (Verdict.MET, Verdict.MISSED, Verdict.NOT_MEASURED)
-    )
+    text = ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in _STYLES)
     return (
         f"goals: {text}; {again} rows measured a second time because they had missed; "
         f"{absent} rows that this version cannot measure"

@@ -2,8 +2,9 @@
 """Turns: each side runs a batch of its operations, then the next one, again and again.
 
 A machine drifts, within seconds, by more than what is compared. What two sides do within one turn
-saw the same machine, so the ratio is taken there. Each turn begins with another side, so that none
-always runs with what the same neighbour left in the caches.
+saw the same machine, so the ratio is taken there. Each turn begins with another side, and no batch
+begins before one operation that is not timed: what a neighbour left in the caches, or took from
+them to another core, is nobody's merit and nobody's fault.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import dataclasses
 import gc
 import statistics
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import repeat
 from typing import Any
@@ -140,7 +141,9 @@ def _collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-def take_turns(sides: Mapping[str, Side], effort: Effort) -> Samples:
+def take_turns(
+    sides: Mapping[str, Side], effort: Effort, elsewhere: Sequence[Mapping[str, Side]] = ()
+) -> Samples:
     """Measure sides in turns.
 
     Parameters
@@ -149,6 +152,9 @@ def take_turns(sides: Mapping[str, Side], effort: Effort) -> Samples:
         By name. One that raises `Stalled` is noted and left out from then on.
     effort : Effort
         How long.
+    elsewhere : sequence of mapping, optional
+        The same sides over other memory: turn after turn takes the next of them. How well memory
+        fits the caches is luck of where its pages lie, and so no side is lucky throughout.
 
     Returns
     -------
@@ -164,6 +170,7 @@ def take_turns(sides: Mapping[str, Side], effort: Effort) -> Samples:
             except Stalled:
                 samples.stalled.add(name)
         end = time.monotonic() + effort.seconds * len(sizes)
+        places = [sides, *elsewhere]
         for turn in range(effort.most):
             names = list(sizes)
             if not names or (turn >= effort.fewest and time.monotonic() > end):
@@ -171,7 +178,7 @@ def take_turns(sides: Mapping[str, Side], effort: Effort) -> Samples:
             start = turn % len(names)
             for name in names[start:] + names[:start]:
                 try:
-                    _take_turn(name, sides[name], sizes[name], samples)
+                    _take_turn(name, places[turn % len(places)][name], sizes[name], samples)
                 except Stalled:
                     samples.stalled.add(name)
                     del sizes[name]
@@ -182,6 +189,8 @@ def take_turns(sides: Mapping[str, Side], effort: Effort) -> Samples:
 
 
 def _take_turn(name: str, side: Side, size: int, samples: Samples) -> None:
+    if size > 1:  # what is so large that a batch is one operation passes through the caches anyway
+        batch_us(side, 1)
     mean = batch_us(side, size)
     samples.turns.setdefault(name, []).append(mean)
     singles = samples.singles.setdefault(name, [])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The benchmark's judgement: goals, the best of several MPIs, the table, the exit status."""
 
+import dataclasses
 import json
 import math
 import platform
@@ -47,6 +48,27 @@ def test_a_goal_is_met_only_when_each_of_its_conditions_holds(figures, verdict):
 
 def test_a_condition_that_fails_decides_whatever_was_not_measured():
     assert judge(ROW.goal, {Figure.MEDIAN: 0.5, Figure.MPI: None}) is Verdict.MISSED
+
+
+@pytest.mark.parametrize(
+    ("of_mpi", "of_limit", "verdict"),
+    [
+        (1.30, 0.95, Verdict.MET),
+        (1.15, 1.05, Verdict.AT_LIMIT),  # the limit is 1.10 times as fast as MPI
+        (1.25, 0.95, Verdict.MISSED),  # the limit is 1.32 times as fast as MPI
+        (1.15, 0.94, Verdict.MISSED),
+        (1.15, None, Verdict.MISSED),
+    ],
+)
+def test_a_row_is_at_the_limit_only_where_the_limit_itself_does_not_beat_mpi_by_what_is_asked(
+    of_mpi, of_limit, verdict
+):
+    goal = at_least(0.95, Figure.LIMIT) & at_least(1.3, Figure.MPI)
+    assert judge(goal, {Figure.MPI: of_mpi, Figure.LIMIT: of_limit}) is verdict
+
+
+def test_a_row_whose_goal_names_no_limit_is_never_at_it():
+    assert judge(ROW.goal, {Figure.MEDIAN: 0.3, Figure.MPI: 1, Figure.LIMIT: 1}) is Verdict.MISSED
 
 
 def test_a_row_without_a_goal_has_no_verdict():
@@ -184,7 +206,7 @@ def finish(monkeypatch, tmp_path, capsys):
 def test_the_exit_status_is_0_when_every_goal_is_met(finish):
     status, output, written = finish([ROW], [measured()])
     assert (status, written["met"]) == (0, True)
-    assert "1 met, 0 missed, 0 not measured" in output
+    assert "1 met, 0 at the limit, 0 missed, 0 not measured" in output
 
 
 def test_a_row_beyond_its_goal_makes_the_exit_status_1_and_is_named(finish):
@@ -192,6 +214,14 @@ def test_a_row_beyond_its_goal_makes_the_exit_status_1_and_is_named(finish):
     assert (status, written["met"]) == (1, False)
     assert f"missed: {ROW.key}" in output
     assert written["rows"][0]["verdict"] == "missed"
+
+
+def test_a_row_at_the_limit_does_not_change_the_exit_status_and_is_counted(finish):
+    goal = at_least(0.95, Figure.LIMIT) & at_least(1.3, Figure.MPI)
+    row = dataclasses.replace(ROW, goal=goal)
+    status, output, written = finish([row], [measured(row, ours=[10], mpi=[11], limit=[10])])
+    assert (status, written["rows"][0]["verdict"]) == (0, "at the limit")
+    assert "0 met, 1 at the limit, 0 missed" in output
 
 
 def test_a_row_with_a_goal_that_was_not_measured_makes_the_exit_status_1(finish):
@@ -266,6 +296,15 @@ def test_every_side_runs_in_every_turn_and_none_always_goes_first():
     samples = take_turns(sides, Effort(seconds=60, fewest=3, most=3, turn_us=0))
     assert {name: len(turns) for name, turns in samples.turns.items()} == dict.fromkeys("abc", 3)
     assert "".join(name for name, _ in order[-9:]) == "abcbcacab"
+
+
+def test_turns_go_round_the_places_where_the_same_sides_work():
+    seen = []
+    places = [{"ours": Side(lambda times, p=p: seen.extend([p] * times))} for p in range(3)]
+    effort = Effort(seconds=60, fewest=6, most=6, turn_us=0)
+    samples = take_turns(places[0], effort, places[1:])
+    assert len(samples.turns["ours"]) == 6
+    assert seen[-6:] == [0, 1, 2, 0, 1, 2]
 
 
 def test_a_side_that_stalls_is_left_out_and_the_others_go_on():
