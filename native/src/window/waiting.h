@@ -54,7 +54,7 @@ class WithoutCallersLock {
 /// Looks of a spinning waiter between two of the clock.
 inline constexpr int kLooksPerClock = 16;
 /// How long a waiter gives its core away, at least, before it sleeps.
-inline constexpr Nanoseconds kYield = std::chrono::microseconds(200);
+inline constexpr Nanoseconds kYield = std::chrono::microseconds(600);
 /// Most time a waiter keeps the caller's lock; a thread that wants it waits no longer than that.
 inline constexpr Nanoseconds kGlance = std::chrono::microseconds(5);
 inline constexpr Nanoseconds kLongestSleep = std::chrono::milliseconds(100);
