@@ -80,6 +80,12 @@ def end_rank(process: subprocess.Popen[str]) -> None:
             pipe.close()
 
 
+def processor_time(pid: int) -> float:
+    """Return the seconds that all threads of a process have been on a processor."""
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks) * 1e-9
+
+
 class _Left(Exception):
     """Leaves a window alone, as an error in the body of its `with` does."""
 
@@ -156,9 +162,14 @@ class Group:
         _, status = os.waitpid(process.pid, os.WUNTRACED)
         assert os.WIFSTOPPED(status)
 
-    def go_on(self, rank: int = 1) -> None:
-        """Let a stopped rank go on."""
+    def go_on(self, rank: int = 1, work: float = 0.0) -> None:
+        """Let a stopped rank go on, and return when it has worked for so many seconds."""
+        pid = self.victims[rank].pid
+        done = processor_time(pid) + work
         self.victims[rank].send_signal(signal.SIGCONT)
+        deadline = time.monotonic() + LONG
+        while work and processor_time(pid) < done:
+            assert time.monotonic() < deadline
 
     def until_lost(self, rank: int = 1) -> None:
         """Return when the death of a killed rank is known, within the time promised."""

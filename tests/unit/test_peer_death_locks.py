@@ -3,6 +3,7 @@
 
 import contextlib
 import functools
+import random
 import time
 
 import numpy as np
@@ -16,6 +17,7 @@ from support.windows import Kind
 NBYTES = 1 << 20
 ATTEMPTS = 40
 SHORT = 1.0  # [s]
+WORK = 1e-3  # [s] between two attempts, at most: it would be stopped at the same place else
 
 # Holds one stripe lock after the other, nearly always.
 ACCUMULATES = """
@@ -51,7 +53,7 @@ def stop_in_the_middle(g):
             add_to_all(g)
         except rma.RmaTimeoutError:
             return
-        g.go_on()
+        g.go_on(work=random.uniform(0, WORK))
     pytest.fail("it was never stopped while it held a lock")
 
 
@@ -101,7 +103,7 @@ def test_a_small_accumulate_that_waits_can_be_interrupted_and_holds_up_no_other_
         worker.join(0.1)
         if worker.is_alive():
             break
-        g.go_on()
+        g.go_on(work=random.uniform(0, WORK))
     else:
         pytest.fail("it was never stopped while it held a lock")
     # This thread ran meanwhile: the other does not keep the interpreter.
